@@ -1,0 +1,6 @@
+// Package dispatch stands for generated code.
+package dispatch
+
+// DoorHandler is what a generated check looks for.
+type DoorHandler interface {
+}
