@@ -61,8 +61,9 @@ type Source[T any] struct {
 	value   atomic.Pointer[T]
 	checked atomic.Int64 // clock.Instant of the last look
 
-	mu   sync.Mutex // held while the files are looked at
-	seen []sight    // of each path, at the last attempt to load
+	mu     sync.Mutex // held while the files are looked at
+	seen   []sight    // of each path, at the last attempt to load
+	unread string     // why a file could not be read at that attempt; empty when all were
 }
 
 // sight is what tells one state of a file from another without reading it.
@@ -107,7 +108,8 @@ func (s *Source[T]) Get() T {
 }
 
 // check loads the files again when one of them is not what it was. They are loaded together, because a certificate and its key
-// belong together. What was seen counts as dealt with, also when it was not taken: one change is reported once.
+// belong together. What was read counts as dealt with, also when it was not taken: one change is reported once. What could not be read is
+// tried again, because what was in the way, such as permissions or a lack of descriptors, leaves no trace in the file.
 func (s *Source[T]) check() {
 	changed := false
 	for i, path := range s.paths {
@@ -116,10 +118,14 @@ func (s *Source[T]) check() {
 		changed = changed || !now.same(s.seen[i])
 		s.seen[i] = now
 	}
-	if !changed {
+	before := s.unread
+	if !changed && before == "" {
 		return
 	}
 	if err := s.load(); err != nil {
+		if !changed && s.unread == before {
+			return // reported already
+		}
 		s.options.Log.Warn("file not reloaded, the previous content stays in service", "kind", s.options.Kind, "error", err)
 		report(s.options.Failed, s.options.Kind)
 		return
@@ -128,10 +134,12 @@ func (s *Source[T]) check() {
 }
 
 func (s *Source[T]) load() error {
+	s.unread = ""
 	content := make([][]byte, len(s.paths))
 	for i, path := range s.paths {
 		var err error
 		if content[i], err = read(path, s.most); err != nil {
+			s.unread = err.Error()
 			return err
 		}
 	}
