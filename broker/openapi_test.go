@@ -35,6 +35,7 @@ type described struct {
 	compiler *jsonschema.Compiler
 	document struct {
 		OpenAPI string `json:"openapi"`
+		Info    struct{ Description string }
 		Paths   map[string]map[string]struct {
 			Responses map[string]struct {
 				Description string
@@ -183,6 +184,7 @@ func TestOpenAPI(t *testing.T) {
 	for _, path := range admin.Paths() {
 		d.check(path, asked(t, at, path, "fitz.example:4192"), true) // 403
 	}
+	d.checkElsewhere(at)
 	d.checkDraining(b.Shutdown, at, client)
 	d.checkAlone()
 	for path, operations := range d.document.Paths {
@@ -242,6 +244,48 @@ func (d *described) checkLeases(at string) {
 		response.Body = io.NopCloser(bytes.NewReader(body))
 		if err := d.schema(path, "400", "application/json").Validate(decoded(d.t, body)); err != nil {
 			d.t.Errorf("%s: %v", mistake, err)
+		}
+	}
+}
+
+// checkElsewhere asks for what belongs to no path of the description: paths that are not there, and methods that no path has.
+func (d *described) checkElsewhere(at string) {
+	d.t.Helper()
+	failure, err := d.compiler.Compile(descriptionURL + "#/components/schemas/failure")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	check := func(method, path string, status int, code string) {
+		d.t.Helper()
+		request, err := http.NewRequest(method, "http://"+at+path, nil)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != status || response.Header.Get("Content-Type") != "application/json" {
+			d.t.Fatalf("%s %s: %d as %s: %s, %v", method, path, response.StatusCode, response.Header.Get("Content-Type"), body, err)
+		}
+		if allowed := response.Header.Get("Allow"); (status == http.StatusMethodNotAllowed) != (allowed == "GET, HEAD") {
+			d.t.Errorf("%s %s: %d allows %q", method, path, status, allowed)
+		}
+		if err := failure.Validate(decoded(d.t, body)); err != nil || !strings.Contains(string(body), `"`+code+`"`) {
+			d.t.Errorf("%s %s: %s is no failure with %s: %v", method, path, body, code, err)
+		}
+		if !strings.Contains(d.document.Info.Description, fmt.Sprintf("%d, %s", status, code)) {
+			d.t.Errorf("%d with %s is not described", status, code)
+		}
+	}
+	for _, path := range []string{"/", "/nothing", settings.AdminPathStatus + "/", "/" + settings.AdminPathMetrics, settings.AdminPathHealthz + "/../metrics"} {
+		check(http.MethodGet, path, http.StatusNotFound, "path.unknown")
+	}
+	for _, path := range admin.Paths() {
+		for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodOptions} {
+			check(method, path, http.StatusMethodNotAllowed, "method.invalid")
 		}
 	}
 }

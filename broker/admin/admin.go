@@ -51,10 +51,7 @@ type Options struct {
 // refused, so that a web page cannot reach it through a name that it controls (DNS rebinding). Where any host is accepted it is the
 // token that such a page does not have.
 func Handler(o Options) http.Handler {
-	mux := http.NewServeMux()
-	for path, page := range o.pages() {
-		mux.Handle("GET "+path, page)
-	}
+	pages := o.pages()
 	refused := o.Refused
 	if refused == nil {
 		refused = func(string) {}
@@ -70,7 +67,16 @@ func Handler(o Options) http.Handler {
 			unauthorized(w)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		page := pages[r.URL.Path]
+		switch {
+		case page == nil: // a multiplexer would answer it, and the next one, in words of its own
+			refuse(w, http.StatusNotFound, "path.unknown", "", "there is no such path")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			refuse(w, http.StatusMethodNotAllowed, "method.invalid", "", "nothing can be changed here: the method must be GET or HEAD")
+		default:
+			page.ServeHTTP(w, r)
+		}
 	})
 }
 
