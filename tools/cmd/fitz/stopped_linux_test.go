@@ -14,7 +14,7 @@ import (
 // awaitState waits until every thread of a process is in a state of proc(5).
 func awaitState(t *testing.T, pid int, state byte) {
 	t.Helper()
-	for deadline := time.Now().Add(soon); !allIn(t, pid, state); {
+	for deadline := time.Now().Add(soon); !allIn(t, pid, state); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d was never in state %c", pid, state)
 		}
