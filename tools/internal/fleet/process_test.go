@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +28,7 @@ const memberEnv = "FITZ_FLEET_MEMBER"
 // The fleet of processes is quick, so that its tests are.
 const (
 	quickRound     = 200 * time.Millisecond
-	quickTTL       = 2 * time.Second
+	quickTTL       = 5 * time.Second
 	quickResources = 12
 )
 
@@ -40,18 +42,23 @@ func quickSettings(url string) fleet.Settings {
 // Words of a member.
 const (
 	saidTaken = "taken" // it has acquired a route
+	saidGiven = "given" // it has released a route
 	saidLost  = "lost"  // it knows that it lost a route, and why
+	saidHere  = "here"  // it has read a line
 )
 
-// member is a worker process. It says what it takes and loses, until its standard input ends.
+// member is a worker process. It says what it takes, gives back and loses, and answers each line, until its standard input ends.
 func member(order string) error {
 	id, url, _ := strings.Cut(order, " ")
 	s := quickSettings(url)
 	s.Options = []fitz.Option{fitz.WithHooks(fitz.Hooks{
 		Begin: func(ctx context.Context, o fitz.Operation) (context.Context, func(error)) {
 			return ctx, func(err error) {
-				if err == nil && o.Name == "lease.acquire" {
+				switch {
+				case err == nil && o.Name == "lease.acquire":
 					fmt.Println(saidTaken, o.Route, "-")
+				case err == nil && o.Name == "lease.release":
+					fmt.Println(saidGiven, o.Route, "-")
 				}
 			}
 		},
@@ -66,16 +73,21 @@ func member(order string) error {
 		return err
 	}
 	defer worker.Leave()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Println(saidHere, "-", "-")
+	}
+	return lines.Err()
 }
 
 // crew is a broker on real sockets, workers that are processes, and somebody who watches them.
 type crew struct {
-	t     *testing.T
-	url   string
+	t    *testing.T
+	url  string
+	seen chan fleet.Spread // after every change of the inventory
+
+	mu    sync.Mutex
 	board *fleet.Board
-	seen  chan fleet.Spread // after every change of the inventory
 }
 
 func newCrew(t *testing.T) *crew {
@@ -115,19 +127,24 @@ func (w *crew) watch(ctx context.Context, observer *fitz.InventoryObserver) {
 		if err != nil {
 			return
 		}
+		w.mu.Lock()
 		w.board.Apply(change)
+		spread := w.board.Spread()
+		w.mu.Unlock()
 		select {
-		case w.seen <- w.board.Spread():
+		case w.seen <- spread:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// patience ends a test that hangs. It is far more than a busy machine needs.
+const patience = 2 * time.Minute
+
 // settles waits until so many workers share everything.
 func (w *crew) settles(workers int) {
 	w.t.Helper()
-	const patience = 20 * time.Second // a test that hangs fails
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	var last fleet.Spread
@@ -140,10 +157,20 @@ func (w *crew) settles(workers int) {
 	}
 }
 
+// holds returns what a worker holds according to the board, its presence included, in order.
+func (w *crew) holds(id string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	routes := append(w.board.HeldBy(id), fleet.PresenceRoute(id))
+	slices.Sort(routes)
+	return routes
+}
+
 // process is one worker.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
+	in   io.Writer
 	said chan [3]string // word, route, reason
 }
 
@@ -163,6 +190,7 @@ func (w *crew) start(id string) *process {
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
+	p.in = in
 	var reading sync.WaitGroup
 	reading.Go(func() { p.read(out) })
 	w.t.Cleanup(func() {
@@ -189,17 +217,39 @@ func (p *process) read(out io.Reader) {
 	}
 }
 
-// heard returns what was said so far.
-func (p *process) heard() (all [][3]string) {
-	for {
-		select {
-		case said, ok := <-p.said:
-			if !ok {
-				return all
-			}
-			all = append(all, said)
-		default:
-			return all
+// hears returns what the worker has said since the last call, once it has said that it holds exactly these routes, and keeps held up to date. The
+// broker knows of a lease before its worker does, and the worker before it has said so.
+func (p *process) hears(held map[string]bool, routes []string) (all [][3]string) {
+	p.t.Helper()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	for complete := false; !complete; {
+		// A worker waits for each of its requests, so that at most one is on its way, and without that one it does not hold these routes: when it
+		// does at its answer, nothing comes behind.
+		if _, err := io.WriteString(p.in, "\n"); err != nil {
+			p.t.Fatal(err)
 		}
+		for answered := false; !answered; {
+			select {
+			case said, ok := <-p.said:
+				if !ok {
+					p.t.Fatalf("a worker ended after %v", all)
+				}
+				switch said[0] {
+				case saidHere:
+					answered = true
+					continue
+				case saidTaken:
+					held[said[1]] = true
+				default:
+					delete(held, said[1])
+				}
+				all = append(all, said)
+			case <-over.C:
+				p.t.Fatalf("a worker holds %v, not %v, after %v", slices.Sorted(maps.Keys(held)), routes, all)
+			}
+		}
+		complete = slices.Equal(slices.Sorted(maps.Keys(held)), routes)
 	}
+	return all
 }

@@ -3,6 +3,7 @@
 package fleet_test
 
 import (
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,22 +24,22 @@ func TestStoppedAndKilledProcess(t *testing.T) {
 	w := newCrew(t)
 	stopped, killed, _ := w.start("stopped"), w.start("killed"), w.start("third")
 	w.settles(3)
+	held := map[string]bool{}
+	stopped.hears(held, w.holds("stopped"))
+	before := maps.Clone(held)
 	stopped.signal(syscall.SIGSTOP)
 	w.settles(2)
 	killed.signal(syscall.SIGKILL)
 	w.settles(1)
-	held := map[string]bool{}
-	for _, said := range stopped.heard() {
-		held[said[1]] = said[0] == saidTaken
-	}
 	stopped.signal(syscall.SIGCONT)
 	w.settles(2)
 	lost, taken := 0, 0
-	for _, said := range stopped.heard() {
+	for _, said := range stopped.hears(held, w.holds("stopped")) {
 		switch {
 		case said[0] == saidTaken:
 			taken++
-		case !held[said[1]] || !strings.Contains(said[2], "expired"):
+		case said[0] == saidGiven: // to another one
+		case !before[said[1]] || !strings.Contains(said[2], "expired"):
 			t.Errorf("%v, which it did not hold", said)
 		case taken > 0:
 			t.Errorf("%v, after it has taken something", said)
@@ -47,7 +48,7 @@ func TestStoppedAndKilledProcess(t *testing.T) {
 		}
 	}
 	// A share of three workers and the presence; then a share of two and the presence.
-	if lost != quickResources/3+1 || taken < quickResources/2 || !held[fleet.PresenceRoute("stopped")] {
+	if lost != quickResources/3+1 || taken < quickResources/2 || !before[fleet.PresenceRoute("stopped")] {
 		t.Errorf("after it was stopped it lost %d and took %d", lost, taken)
 	}
 }
