@@ -202,31 +202,20 @@ func (b *Broker) serve() {
 			}
 		})
 	}
-	adminSlots := transport.NewSlots(int(b.config.Limits.PreauthPerAddressMax))
-	for i := range b.doors {
-		d := &b.doors[i]
-		failed := b.acceptFailed(d.config.Name)
+	listeners := b.secureDoors()
+	for i, d := range b.doors {
+		listener := listeners[i]
 		door := session.Door{Hello: d.config.Hello, Name: d.config.Name}
 		if d.config.Auth == config.AuthToken {
 			door.Authority = b.keys.authority
 		}
 		switch d.config.Transport {
 		case config.TransportTCP:
-			listener := transport.Listen(d.socket, b.slots, b.preauth, failed)
-			b.guard(listener, d.config)
-			d.socket = listener
 			b.accepting.Go(func() { b.acceptTCP(listener, door) })
 		case config.TransportWebSocket:
-			listener := transport.Listen(d.socket, b.slots, b.preauth, failed)
-			b.guard(listener, d.config)
-			d.socket = listener
 			b.servers = append(b.servers, b.serveHTTP(listener, b.webSocket(door)))
 		case config.TransportAdmin:
-			preauth := transport.NewPreauth(b.clock, int(b.config.Limits.PreauthPerAddressMax), int(b.config.Limits.PreauthPerAddressMax), nil)
 			port := d.socket.Addr().(*net.TCPAddr).AddrPort().Port()
-			listener := transport.Listen(d.socket, adminSlots, preauth, failed)
-			b.guard(listener, d.config)
-			d.socket = listener
 			b.admins = append(b.admins, b.serveHTTP(listener, admin.Handler(admin.Options{
 				Ready: b.ready.Load, Metrics: b.scraper, Inventory: b.inventory, Port: port,
 				Token: b.keys.adminToken, AnyHost: !d.config.Loopback(), Status: b.Status, Refused: b.adminRefused})))
@@ -237,6 +226,25 @@ func (b *Broker) serve() {
 		b.log.Info("listening", "listener", d.config.Name, "transport", d.config.Transport, "address", d.socket.Addr().String(),
 			"auth", b.asks(d.config), "tls", d.config.TLS != nil)
 	}
+}
+
+// secureDoors puts admission and TLS before every open socket. It is done before the first of them is served, because the admin interface
+// looks at all of them (Status).
+func (b *Broker) secureDoors() []*transport.Listener {
+	each := int(b.config.Limits.PreauthPerAddressMax)
+	adminSlots := transport.NewSlots(each)
+	listeners := make([]*transport.Listener, len(b.doors))
+	for i := range b.doors {
+		d := &b.doors[i]
+		slots, preauth := b.slots, b.preauth
+		if d.config.Transport == config.TransportAdmin {
+			slots, preauth = adminSlots, transport.NewPreauth(b.clock, each, each, nil)
+		}
+		listeners[i] = transport.Listen(d.socket, slots, preauth, b.acceptFailed(d.config.Name))
+		b.guard(listeners[i], d.config)
+		d.socket = listeners[i]
+	}
+	return listeners
 }
 
 func (b *Broker) acceptTCP(listener *transport.Listener, door session.Door) {

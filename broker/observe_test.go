@@ -1,11 +1,14 @@
 package broker_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -23,6 +26,7 @@ import (
 	"github.com/fitzwire/fitz/broker/config"
 	"github.com/fitzwire/fitz/broker/internal/rawclient"
 	"github.com/fitzwire/fitz/broker/reload"
+	"github.com/fitzwire/fitz/generated/go/adminapi"
 	"github.com/fitzwire/fitz/generated/go/settings"
 	"github.com/fitzwire/fitz/generated/go/wire"
 )
@@ -302,5 +306,47 @@ func TestMetricsKeepConventions(t *testing.T) {
 	}
 	if refused := families["fitz_upgrade_refusals_total"].GetMetric(); !slices.ContainsFunc(refused, func(m *dto.Metric) bool { return m.GetCounter().GetValue() > 0 }) {
 		t.Errorf("no refused upgrade was counted: %v", refused)
+	}
+}
+
+// The admin interface may be asked from the moment on at which its address accepts, while other listeners are not served yet. It is the race
+// detector that this is for.
+func TestStatusWhileStarting(t *testing.T) {
+	const others = 100
+	door := func(name, transport string) (broker.Option, net.Listener) {
+		socket, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return broker.WithListener(config.Listener{Name: name, Transport: transport, Host: "127.0.0.1", Auth: config.AuthAnonymous}, socket), socket
+	}
+	first, socket := door("first", config.TransportAdmin)
+	options := []broker.Option{first}
+	for range others {
+		option, _ := door("other", config.TransportTCP)
+		options = append(options, option)
+	}
+	// The request waits in the backlog until the first listener is served.
+	nc, err := net.Dial("tcp", socket.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = nc.Close() }()
+	if _, err := fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", settings.AdminPathStatus, socket.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.Start(t.Context(), load(t, "--tcp", "off", "--http", "127.0.0.1:0", "--admin", "off"), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	response, err := http.ReadResponse(bufio.NewReader(nc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var status adminapi.Status
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || len(status.Listeners) != others+2 {
+		t.Errorf("%d listeners, %v", len(status.Listeners), err)
 	}
 }
