@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -540,7 +541,8 @@ func TestTLSRefusalIsOrderly(t *testing.T) {
 	}
 }
 
-// Plain bytes on a port with TLS, and TLS on a plain one, end at once, and the log says why.
+// Plain bytes on a port with TLS, and TLS on a plain one, end at once, and the log says why. Over TCP that was a session, over WebSocket it
+// was none yet.
 func TestPlainAndTLSMixed(t *testing.T) {
 	s := secure(t, "")
 	for _, kind := range rawclient.Transports {
@@ -559,6 +561,12 @@ func TestPlainAndTLSMixed(t *testing.T) {
 	eventually(t, "the log does not say why", func() bool { return strings.Count(s.log.String(), "does not look like a TLS handshake") == 2 })
 	if n := metric(t, s.Broker, "fitz_tls_handshake_failures_total", transport.HandshakeProtocol); n != 2 {
 		t.Errorf("%v failures were counted", n)
+	}
+	eventually(t, "the end of the session", func() bool { return strings.Contains(s.log.String(), "session ended") })
+	s.Close()
+	lines := regexp.MustCompile(`(?m)^.*msg="session ended".*$`).FindAllString(s.log.String(), -1)
+	if len(lines) != 1 || !strings.Contains(lines[0], "reason=connection_lost ") || !strings.Contains(lines[0], "transport=tcp") || !strings.Contains(lines[0], "records=0 ") {
+		t.Errorf("ends of sessions: %q", lines)
 	}
 	log := &logged{}
 	plain, err := broker.Start(context.Background(), load(t, "--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "off"),
