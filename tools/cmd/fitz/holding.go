@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fitzwire/fitz/generated/go/fitz"
@@ -42,6 +43,11 @@ func (h *holding) run() error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, job.Forwarded...)
 	defer signal.Stop(signals)
+	// By default a write to a standard output or error that nobody reads any more ends the program, and the command with it. Here only
+	// the write fails. Ignoring the signal would do the same, but the command would inherit that.
+	unread := make(chan os.Signal, 1)
+	signal.Notify(unread, syscall.SIGPIPE)
+	defer signal.Stop(unread)
 	client, err := unlessSignal(h.ctx, signals, func(ctx context.Context) (*fitz.Client, error) {
 		return h.connect(ctx, fitz.WithOwnerID(h.terms.owner), fitz.WithHooks(fitz.Hooks{Begin: h.begin}))
 	})
