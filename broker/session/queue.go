@@ -210,8 +210,16 @@ func (s *Session) flush() {
 func (s *Session) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.transmitLocked(true) == errSlow {
-		// At least one frame was written in the time: the peer is slow, but it reads (W-82).
+	_ = s.writeLocked() // the session ends with what fails
+}
+
+// writeLocked writes until the queue is empty or a write fails. While at least one frame is written in the time of each write, the peer is
+// slow, but it reads (W-82).
+func (s *Session) writeLocked() error {
+	for {
+		if err := s.transmitLocked(true); err != errSlow {
+			return err
+		}
 	}
 }
 

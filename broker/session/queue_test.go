@@ -254,6 +254,35 @@ func TestSlowReaderIsNotCut(t *testing.T) {
 	})
 }
 
+// W-82: that also holds for what is written at the end of a session, within the time that is granted then; and nothing of it is counted
+// in the queues afterwards, however it ended.
+func TestSlowReaderAtTheEnd(t *testing.T) {
+	const replies, size, chunk = 4, 100, 150 // a chunk is more than a frame
+	for _, chunks := range []int{replies, 1} {
+		run(t, func(l *bounds.Limits) { l.SessionWriteTimeoutMs = 300 }, func(t *testing.T, w *world, dial func() *rawclient.Client) {
+			w.domain.reply = make([]byte, size)
+			client := dial()
+			client.Send(append(repeat(query(t), replies), rawclient.Record(99, nil))...)
+			taken, buf := 0, make([]byte, chunk)
+			for range chunks {
+				time.Sleep(200 * time.Millisecond)
+				_ = client.Conn.SetDeadline(time.Now().Add(time.Hour))
+				n, err := client.Conn.Read(buf)
+				if taken += n; err != nil {
+					break
+				}
+			}
+			if chunks == replies && taken < replies*size {
+				t.Errorf("%d bytes came", taken)
+			}
+			w.group.Wait()
+			if n := testutil.ToFloat64(w.metrics.OutboundQueueBytes); n != 0 {
+				t.Errorf("%v bytes are counted in the queues of sessions that ended", n)
+			}
+		})
+	}
+}
+
 // W-84: a session whose socket takes nothing holds up neither those who enqueue nor its own reading, so that it can renew.
 func TestSlowSessionStillReads(t *testing.T) {
 	run(t, nil, func(t *testing.T, w *world, dial func() *rawclient.Client) {

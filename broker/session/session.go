@@ -406,7 +406,7 @@ func (s *Session) lastWrites(why ending) bool {
 		s.enqueueFrameLocked(answers, frame)
 	}
 	s.out.flushing = true
-	return s.transmitLocked(true) == nil
+	return s.writeLocked() == nil
 }
 
 // closeFrame returns the frame that tells the peer why; empty where the transport has none.
