@@ -56,7 +56,9 @@ func TestClockJump(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		select {
 		case <-renewed:
+		case <-lease.Done():
 		case <-ctx.Done():
+			t.Errorf("not renewed after a step of %v", step)
 		}
 		cancel()
 		if err := lease.Err(); err != nil {

@@ -167,8 +167,8 @@ func (w *worker) read(out io.Reader) {
 	w.changed.Broadcast()
 }
 
-// soon fails a test that hangs.
-const soon = 25 * time.Second
+// soon fails a test that hangs. It is far more than a busy machine needs.
+const soon = 2 * time.Minute
 
 // awaitMatch waits until so many events have been chosen, and returns the last of them. what says what is awaited.
 func (w *worker) awaitMatch(what string, count int, chosen func(event) bool) event {
@@ -322,7 +322,7 @@ type proxy struct {
 	listener net.Listener
 	target   string
 	frozen   [2]atomic.Bool
-	delay    atomic.Pointer[func() time.Duration] // of what the broker sends; nil: none
+	delay    [2]atomic.Pointer[func() time.Duration] // nil: none
 	ending   chan struct{}
 	running  sync.WaitGroup
 
@@ -344,7 +344,15 @@ func startProxy(tb testing.TB, target string) *proxy {
 
 func (p *proxy) url() string { return "fitz://" + p.listener.Addr().String() }
 
-func (p *proxy) slow(delay func() time.Duration) { p.delay.Store(&delay) }
+// slow delays what the broker sends.
+func (p *proxy) slow(delay func() time.Duration) { p.delay[toWorker].Store(&delay) }
+
+// linger delays what the worker sends from now on by far more than a goroutine needs that was told of a loss: the RELEASE that follows frees the lease,
+// and would race with it to the clock.
+func (p *proxy) linger() {
+	delay := func() time.Duration { return time.Second }
+	p.delay[toBroker].Store(&delay)
+}
 
 func (p *proxy) end() {
 	close(p.ending)
@@ -411,7 +419,7 @@ func (p *proxy) forward(to, from net.Conn, direction int) {
 				return
 			}
 			c := chunk{buffer[:n], time.Now()}
-			if delay := p.delay.Load(); delay != nil && direction == toWorker {
+			if delay := p.delay[direction].Load(); delay != nil {
 				c.due = c.due.Add((*delay)())
 			}
 			way <- c

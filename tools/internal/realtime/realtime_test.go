@@ -13,7 +13,9 @@ import (
 
 const (
 	route = "lease://acme/renderers/1"
-	ttl   = 2 * time.Second
+	// ttl is long enough for a machine that is busy: renewals may come late by more than half of it, and who only waits for the signal has a tenth
+	// of it to notice.
+	ttl = 5 * time.Second
 )
 
 // L-95, L-96, L-104: a process that is stopped past the ttl finds its lease lost, whichever member it asks first, before it does anything
@@ -66,6 +68,7 @@ func TestFrozenSocket(t *testing.T) {
 			w.await(wordHeld, len(members))
 			w.await(wordRenewed, 1)
 			r := joinLine(t, at.tcp(), route)
+			p.linger()
 			for _, d := range c.directions {
 				p.frozen[d].Store(true)
 			}
@@ -92,6 +95,7 @@ func TestLateAnswer(t *testing.T) {
 			w.await(wordHeld, len(members))
 			r := joinLine(t, at.tcp(), route)
 			p.slow(func() time.Duration { return ttl + 1 + rand.N(ttl/6) })
+			p.linger()
 			granted := r.grant()
 			w.neverAfter(granted, 0) // a RELEASE reaches the broker, after the signal
 			w.signalledBefore(granted, fitz.LeaseLostExpired)

@@ -16,7 +16,8 @@ import (
 func TestSlowBroker(t *testing.T) {
 	t.Parallel()
 	const (
-		long    = 3 * time.Second
+		// Two slow answers, one after the other, leave time before the deadline: a fifth of the ttl, which is what a busy machine may take.
+		long    = 9 * time.Second
 		slowest = long/3 + 150*time.Millisecond
 	)
 	delay := func() time.Duration { return long/3 + 1 + rand.N(slowest-long/3) }
@@ -42,6 +43,7 @@ func TestSlowBroker(t *testing.T) {
 				}
 			}
 			p.slow(func() time.Duration { return long + slowest })
+			p.linger()
 			granted := r.grant()
 			w.neverAfter(granted, 0) // as above
 			w.signalledBefore(granted, fitz.LeaseLostExpired)
