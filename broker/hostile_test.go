@@ -108,8 +108,20 @@ func attack(tb testing.TB, b *broker.Broker, transport, what string, sessions fu
 func attackDuring(tb testing.TB, b *broker.Broker, transport, what string, sessions func() int, during func()) (cost int64) {
 	tb.Helper()
 	before := used()
+	defer hold(tb, address(b, transport), what)()
+	for sessions() < hostilePeers {
+		time.Sleep(10 * time.Millisecond)
+	}
+	cost = used() - before
+	during()
+	return cost
+}
+
+// hold runs a hostile client in its own process and returns when its connections are there. What it returns ends them.
+func hold(tb testing.TB, address, what string) (leave func()) {
+	tb.Helper()
 	command := exec.Command(os.Args[0], "-test.run=^$")
-	command.Env = append(os.Environ(), childEnv+"="+address(b, transport), childEnv+"_WHAT="+what)
+	command.Env = append(os.Environ(), childEnv+"="+address, childEnv+"_WHAT="+what)
 	input, err := command.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -121,22 +133,19 @@ func attackDuring(tb testing.TB, b *broker.Broker, transport, what string, sessi
 	if err := command.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	defer func() {
+	tb.Cleanup(func() { _ = command.Process.Kill() }) // when the test ends early
+	leave = func() {
 		_ = input.Close()
 		if err := command.Wait(); err != nil {
 			tb.Error(err)
 		}
-	}()
+	}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
+		leave()
 		tb.Fatalf("hostile client: %q, %v", line, err)
 	}
-	for sessions() < hostilePeers {
-		time.Sleep(10 * time.Millisecond)
-	}
-	cost = used() - before
-	during()
-	return cost
+	return leave
 }
 
 // enough lets that many connections in.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,7 +24,8 @@ import (
 	"github.com/fitzwire/fitz/generated/go/wire"
 )
 
-// besiegedEnv makes the test binary a broker that runs until its input ends: it holds the path of the addresses file.
+// besiegedEnv makes the test binary a broker that runs until its input ends: it holds the path of the addresses file, and
+// besiegedEnv_ARGS further arguments with spaces between them.
 const besiegedEnv = "FITZ_TEST_BESIEGED"
 
 // What the broker under a memory limit may use, and what attackers want it to use.
@@ -34,10 +36,9 @@ const (
 )
 
 // besiegedBroker runs the broker and returns the exit code.
-func besiegedBroker(addresses string) int {
-	c, _, err := config.Load([]string{"--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--addresses-file", addresses,
-		"--limit", "inbound_total_bytes_max=33554432", "--limit", "outbound_total_bytes_max=33554432", "--limit", "preauth_per_address_max=2000"},
-		func(string) string { return "" }, io.Discard)
+func besiegedBroker(addresses, args string) int {
+	c, _, err := config.Load(append([]string{"--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--addresses-file", addresses},
+		strings.Fields(args)...), func(string) string { return "" }, io.Discard)
 	if err == nil {
 		var b *broker.Broker
 		if b, err = broker.Start(context.Background(), c); err == nil {
@@ -50,6 +51,74 @@ func besiegedBroker(addresses string) int {
 	return 1
 }
 
+// process is a broker in a process of its own.
+type process struct {
+	*testing.T
+	addresses map[string]string
+	input     io.Closer
+	ended     chan error
+	said      bytes.Buffer
+}
+
+// inProcess starts a broker in a process of its own: the test binary, which command runs.
+func inProcess(t *testing.T, command *exec.Cmd, args ...string) *process {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "addresses.json")
+	command.Env = append(os.Environ(), besiegedEnv+"="+path, besiegedEnv+"_ARGS="+strings.Join(args, " "))
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{T: t, input: input, ended: make(chan error, 1)}
+	command.Stdout, command.Stderr = &p.said, &p.said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- command.Wait() }()
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	eventually(t, "the broker does not start", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && json.Unmarshal(text, &p.addresses) == nil
+	})
+	return p
+}
+
+// at is the address for clients of a transport.
+func (p *process) at(transport string) string {
+	if transport == rawclient.WebSocket {
+		return p.addresses[settings.ListenerHTTP.Name]
+	}
+	return p.addresses[settings.ListenerTCP.Name]
+}
+
+// gauge reads a metric, the sum of its lines. -1: there is no such line.
+func (p *process) gauge(name string) float64 {
+	p.Helper()
+	_, page := get(p, p.addresses[settings.ListenerAdmin.Name], settings.AdminPathMetrics, "")
+	lines := regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllStringSubmatch(page, -1)
+	if len(lines) == 0 {
+		return -1
+	}
+	sum := 0.0
+	for _, line := range lines {
+		value, err := strconv.ParseFloat(line[1], 64)
+		if err != nil {
+			p.Fatal(err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// end ends the process, which must not have ended by itself.
+func (p *process) end() {
+	p.Helper()
+	_ = p.input.Close()
+	if err := <-p.ended; err != nil {
+		p.Errorf("the broker ended: %v\n%s", err, p.said.String())
+	}
+}
+
 // D-1, invariant 13: a broker that the system allows a quarter of a gigabyte survives peers that send more than twice as much in messages
 // which never end, and goes on serving others; without its bounds it would end.
 func TestSiegeUnderMemoryLimit(t *testing.T) {
@@ -59,46 +128,15 @@ func TestSiegeUnderMemoryLimit(t *testing.T) {
 	if memoryFactor > 1 {
 		t.Skip("the race detector needs more memory than that")
 	}
-	path := filepath.Join(t.TempDir(), "addresses.json")
-	command := exec.Command("/bin/sh", "-c", fmt.Sprintf(`ulimit -d %d && exec "$0" -test.run='^$'`, dataLimit>>10), os.Args[0])
-	command.Env = append(os.Environ(), besiegedEnv+"="+path)
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	t.Cleanup(func() { _ = command.Process.Kill() })
-	var addresses map[string]string
-	eventually(t, "the broker does not start", func() bool {
-		text, err := os.ReadFile(path)
-		return err == nil && json.Unmarshal(text, &addresses) == nil
-	})
-	gauge := func(name string) float64 {
-		_, page := get(t, addresses[settings.ListenerAdmin.Name], "/metrics", "")
-		match := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindStringSubmatch(page)
-		if match == nil {
-			return -1
-		}
-		value, err := strconv.ParseFloat(match[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-
-	good := rawclient.Dial(t, rawclient.TCP, addresses[settings.ListenerTCP.Name])
+	b := inProcess(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`ulimit -d %d && exec "$0" -test.run='^$'`, dataLimit>>10), os.Args[0]),
+		"--limit", "inbound_total_bytes_max=33554432", "--limit", "outbound_total_bytes_max=33554432", "--limit", "preauth_per_address_max=2000")
+	good := rawclient.Dial(t, rawclient.TCP, b.at(rawclient.TCP))
 	good.Connect()
 	var group sync.WaitGroup
 	var conns []net.Conn
 	partial := append([]byte{0, 0, 0, 3, 1, 0, 0, 0, 0x0F, 0xFF, 0xFF}, make([]byte, partialBytes)...)
 	for range partialPeers {
-		nc, err := net.Dial("tcp", addresses[settings.ListenerTCP.Name])
+		nc, err := net.Dial("tcp", b.at(rawclient.TCP))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,9 +145,9 @@ func TestSiegeUnderMemoryLimit(t *testing.T) {
 	}
 	defer group.Wait()
 	eventually(t, "they do not reach the bound", func() bool {
-		return gauge("fitz_read_pauses_total") >= partialPeers/2
+		return b.gauge("fitz_read_pauses_total") >= partialPeers/2
 	})
-	if got, most := gauge("fitz_receive_buffer_bytes"), gauge("fitz_receive_buffer_limit_bytes"); got > most || got < most/4 {
+	if got, most := b.gauge("fitz_receive_buffer_bytes"), b.gauge("fitz_receive_buffer_limit_bytes"); got > most || got < most/4 {
 		t.Errorf("%v bytes in receive buffers, at most %v", got, most)
 	}
 	for range 100 {
@@ -122,10 +160,7 @@ func TestSiegeUnderMemoryLimit(t *testing.T) {
 		_ = nc.Close()
 	}
 	eventually(t, "something is left", func() bool {
-		return gauge("fitz_receive_buffer_bytes") == 0 && gauge("fitz_connections") == 1
+		return b.gauge("fitz_receive_buffer_bytes") == 0 && b.gauge("fitz_connections") == 1
 	})
-	_ = input.Close()
-	if err := <-ended; err != nil {
-		t.Errorf("the broker ended: %v\n%s", err, said.String())
-	}
+	b.end()
 }
