@@ -380,7 +380,7 @@ func socketPair(tb testing.TB) (broker, client net.Conn) {
 	}
 	tb.Cleanup(func() { _, _ = broker.Close(), client.Close() })
 	for _, nc := range []net.Conn{broker, client} {
-		if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func TestHangup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = fitzd.Process.Kill() }() // fails when it has ended
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(addresses); err == nil {
 			break
 		}

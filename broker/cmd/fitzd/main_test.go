@@ -116,7 +116,7 @@ func serving(t *testing.T, stderr *output, signals chan os.Signal, args ...strin
 		done <- run(append([]string{"--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--addresses-file", path}, args...),
 			noEnvironment, &stdout, stderr, signals)
 	}()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue // not there yet

@@ -66,7 +66,7 @@ func (w *world) open() (net.Conn, *bufio.Scanner) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
 	in := bufio.NewScanner(nc)
 	in.Buffer(nil, 1<<20)
 	return nc, in
@@ -133,7 +133,7 @@ func (w *world) dial(transport string) *rawclient.Client {
 // until waits for a state of the broker that a peer has brought about.
 func (w *world) until(what string, reached func(control.Stats) bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !reached(w.stats()); {
+	for deadline := time.Now().Add(2 * time.Minute); !reached(w.stats()); {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("never %s: %+v", what, w.stats())
 		}
@@ -216,7 +216,7 @@ func TestAnUpgradeThatNeverComesFollowsTheClock(t *testing.T) {
 	if s := w.stats(); s.Preauth != 0 {
 		t.Fatalf("not closed: %+v", s)
 	}
-	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := nc.Read(make([]byte, 1)); err == nil {
 		t.Error("still open")
 	}

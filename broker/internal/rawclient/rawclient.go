@@ -30,8 +30,8 @@ const (
 // Transports are all of them, for tests that run over each.
 var Transports = []string{TCP, WebSocket}
 
-// patience is the usual Patience of a client.
-const patience = 20 * time.Second
+// patience is the usual Patience of a client: far more than a busy machine needs.
+const patience = 2 * time.Minute
 
 // Opcodes of RFC 6455.
 const (

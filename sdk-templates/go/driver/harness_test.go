@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 type object = map[string]any
 

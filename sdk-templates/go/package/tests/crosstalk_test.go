@@ -220,7 +220,7 @@ func verdict(ctx context.Context, err error, right bool, text string) string {
 
 // settle waits until every lease that was given up is released, within the round trips that this takes.
 func settle(t rapid.TB, c *fitz.Client, s *shuffler, world *fitztest.Peer) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		s.flush(world.Last())
 		s.mu.Lock()
