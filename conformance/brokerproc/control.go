@@ -14,14 +14,18 @@ import (
 // answerMax bounds an answer of a control port.
 const answerMax = 16 << 20
 
-// Control is a connection to the control port of fitzd-test. It is safe for concurrent use; commands run one after the other. After
-// an error of the connection, or a ctx that ended during a command, every later command fails.
+// Control is a connection to the control port of fitzd-test. It is safe for concurrent use; commands run one after the other. One whose ctx
+// ends is given up: its answer is passed over when it comes, and later commands are answered all the same. After an error of the connection
+// every later command fails.
 type Control struct {
-	mu     sync.Mutex
-	nc     net.Conn
-	in     *bufio.Scanner
-	last   uint64
-	failed error
+	nc      net.Conn
+	answers chan said     // of the reader; closed at the end of the connection
+	closed  chan struct{} // closed by Close
+	end     error         // of the connection, set before answers is closed
+
+	once sync.Once
+	mu   sync.Mutex
+	last uint64
 }
 
 // Dial connects to a control port.
@@ -31,8 +35,8 @@ func Dial(ctx context.Context, address string) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Control{nc: nc, in: bufio.NewScanner(nc)}
-	c.in.Buffer(nil, answerMax)
+	c := &Control{nc: nc, answers: make(chan said), closed: make(chan struct{})}
+	go c.read()
 	if _, err := c.Now(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -41,39 +45,46 @@ func Dial(ctx context.Context, address string) (*Control, error) {
 }
 
 // Close ends the connection.
-func (c *Control) Close() { _ = c.nc.Close() }
+func (c *Control) Close() {
+	c.once.Do(func() { close(c.closed) })
+	_ = c.nc.Close()
+}
+
+// read gives out the answers until the connection ends.
+func (c *Control) read() {
+	defer close(c.answers)
+	in := bufio.NewScanner(c.nc)
+	in.Buffer(nil, answerMax)
+	for in.Scan() {
+		var answer said
+		if c.end = json.Unmarshal(in.Bytes(), &answer); c.end != nil {
+			return
+		}
+		select {
+		case c.answers <- answer:
+		case <-c.closed:
+		}
+	}
+	if c.end = in.Err(); c.end == nil {
+		c.end = errors.New("closed by the broker")
+	}
+}
 
 // do sends one command and reads its answer into result.
 func (c *Control) do(ctx context.Context, name string, arguments map[string]any, result any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil {
-		c.failed = ctx.Err()
-	}
-	if c.failed != nil {
-		return fmt.Errorf("control port: %s: %w", name, c.failed)
-	}
-	c.last++
-	command := map[string]any{"id": c.last, "do": name}
-	for key, value := range arguments {
-		command[key] = value
-	}
-	defer context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })()
-	said, err := c.exchange(command)
+	answer, err := c.exchange(ctx, name, arguments)
 	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		c.failed = err
 		return fmt.Errorf("control port: %s: %w", name, err)
 	}
-	if said.Error != "" {
-		return fmt.Errorf("control port: %s: %s", name, said.Error)
+	if answer.Error != "" {
+		return fmt.Errorf("control port: %s: %s", name, answer.Error)
 	}
 	if result == nil {
 		return nil
 	}
-	return json.Unmarshal(said.OK, result)
+	return json.Unmarshal(answer.OK, result)
 }
 
 // said is an answer.
@@ -83,28 +94,37 @@ type said struct {
 	Error string          `json:"error"`
 }
 
-func (c *Control) exchange(command map[string]any) (said, error) {
-	var answer said
+func (c *Control) exchange(ctx context.Context, name string, arguments map[string]any) (said, error) {
+	if err := ctx.Err(); err != nil {
+		return said{}, err
+	}
+	c.last++
+	command := map[string]any{"id": c.last, "do": name}
+	for key, value := range arguments {
+		command[key] = value
+	}
 	line, err := json.Marshal(command)
 	if err != nil {
-		return answer, err
+		return said{}, err
 	}
-	if _, err := c.nc.Write(append(line, '\n')); err != nil {
-		return answer, err
+	if _, err := c.nc.Write(append(line, '\n')); err != nil { // commands are few and short: the socket takes them, whatever the broker does
+		return said{}, err
 	}
-	if !c.in.Scan() {
-		if err := c.in.Err(); err != nil {
-			return answer, err
+	for {
+		select {
+		case answer, ok := <-c.answers:
+			switch {
+			case !ok:
+				return answer, c.end
+			case answer.ID == c.last, answer.ID == 0: // 0: the line was no command to the broker, which its answer says
+				return answer, nil
+			case answer.ID > c.last:
+				return answer, fmt.Errorf("answer %d to command %d", answer.ID, c.last)
+			}
+		case <-ctx.Done():
+			return said{}, ctx.Err()
 		}
-		return answer, errors.New("closed by the broker")
 	}
-	if err := json.Unmarshal(c.in.Bytes(), &answer); err != nil {
-		return answer, err
-	}
-	if answer.ID != c.last {
-		return answer, fmt.Errorf("answer %d to command %d", answer.ID, c.last)
-	}
-	return answer, nil
 }
 
 // Now is the time of a broker.
