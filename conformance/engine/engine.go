@@ -57,11 +57,12 @@ type Selection struct {
 	Transports []string
 	Labels     []string
 	Auth       []string
+	Cases      []string // names: OBS-003/tcp/on/anonymous
 }
 
 // Whole tells whether the selection leaves nothing out.
 func (s Selection) Whole() bool {
-	return len(s.Scenarios)+len(s.Transports)+len(s.Labels)+len(s.Auth) == 0
+	return len(s.Scenarios)+len(s.Transports)+len(s.Labels)+len(s.Auth)+len(s.Cases) == 0
 }
 
 func (s Selection) chooses(c Cell) bool {
@@ -71,7 +72,7 @@ func (s Selection) chooses(c Cell) bool {
 		named = named || err == nil && matched
 	}
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
-	return named && in(s.Transports, c.Transport) && in(s.Labels, c.Labels) && in(s.Auth, c.Auth)
+	return named && in(s.Transports, c.Transport) && in(s.Labels, c.Labels) && in(s.Auth, c.Auth) && in(s.Cases, c.Name())
 }
 
 // Matrix returns the cells of scenarios that a selection chooses, in the order of the scenarios.
