@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,15 +74,28 @@ func program(act string) int {
 	return 0
 }
 
+// testLimits are small bounds, and more time than a busy machine needs.
 func testLimits() Limits {
 	l := DefaultLimits
-	l.Hello, l.Bye, l.Answer, l.Line, l.Stderr, l.Events = 5*time.Second, 300*time.Millisecond, 300*time.Millisecond, 1000, 5000, 10
+	l.Hello, l.Bye, l.Answer, l.Line, l.Stderr, l.Events = time.Minute, time.Minute, time.Minute, 1000, 5000, 10
+	return l
+}
+
+// hurriedLimits are for drivers for which a test waits in vain.
+func hurriedLimits() Limits {
+	l := testLimits()
+	l.Bye, l.Answer = 300*time.Millisecond, 300*time.Millisecond
 	return l
 }
 
 func start(t *testing.T, main Main) *Driver {
 	t.Helper()
-	d, err := Run(t.Context(), main, testLimits())
+	return startWithin(t, main, testLimits())
+}
+
+func startWithin(t *testing.T, main Main, limits Limits) *Driver {
+	t.Helper()
+	d, err := Run(t.Context(), main, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +235,11 @@ func TestFaults(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := Run(t.Context(), c.main, testLimits())
+			limits := testLimits()
+			if c.name == "closes its output" { // and is waited for
+				limits = hurriedLimits()
+			}
+			d, err := Run(t.Context(), c.main, limits)
 			if err == nil {
 				defer d.Kill()
 				_, err = d.Do(t.Context(), Command{Cmd: "x", As: "o1"})
@@ -248,7 +264,7 @@ func errorOf(f *Fault) error {
 
 // A driver that answers nothing is found by asking it for its hello.
 func TestHang(t *testing.T) {
-	d := start(t, acting(func(c Command) string { return "" }))
+	d := startWithin(t, acting(func(c Command) string { return "" }), hurriedLimits())
 	if _, err := d.Send(Command{Cmd: "x"}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +299,11 @@ func TestFaultsOfTheEnd(t *testing.T) {
 		"code":      {ending(bye, 1, nil), FaultExitCode},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := start(t, c.main)
+			limits := testLimits()
+			if c.fault == FaultSlowExit {
+				limits = hurriedLimits()
+			}
+			d := startWithin(t, c.main, limits)
 			if f := d.Close(); f == nil || f.Name != c.fault {
 				t.Errorf("got %v, want %s", f, c.fault)
 			}
@@ -379,13 +399,11 @@ func TestOrphan(t *testing.T) {
 	if f := d.Close(); f == nil || f.Name != FaultOrphan {
 		t.Errorf("got %v", f)
 	}
-	for range 5000 {
-		if !ends.orphan() || onlyZombies(t, ends.pid) {
-			return
+	for deadline := time.Now().Add(time.Minute); ends.orphan() && !onlyZombies(t, ends.pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the orphan lives")
 		}
-		runtime.Gosched()
 	}
-	t.Error("the orphan lives")
 }
 
 // onlyZombies tells whether every process of a group is dead, if not reaped by whoever inherited it.
@@ -411,7 +429,7 @@ func onlyZombies(t *testing.T, group int) bool {
 
 // A driver that does not read is not waited for.
 func TestDeaf(t *testing.T) {
-	d, err := Start(t.Context(), self(t, "deaf"), testLimits())
+	d, err := Start(t.Context(), self(t, "deaf"), hurriedLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

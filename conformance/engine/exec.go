@@ -258,14 +258,14 @@ func (x *exec) crashed() string {
 }
 
 // crashTime is how long after the end of a connection the end of the process that caused it may be seen.
-const crashTime = 500 * time.Millisecond
+const crashTime = 3 * time.Second
 
 // crashing waits for the end of a broker of which a connection has ended, since the system closes the sockets of a process before it tells
 // that the process is gone. It returns the name of the broker, "" when all go on.
 func (x *exec) crashing() string {
 	patience := time.NewTimer(crashTime)
 	defer patience.Stop()
-	look := time.NewTicker(crashTime / 100)
+	look := time.NewTicker(crashTime / 500)
 	defer look.Stop()
 	for {
 		select {

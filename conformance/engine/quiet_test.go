@@ -12,7 +12,7 @@ import (
 	"github.com/fitzwire/fitz/conformance/scenario"
 )
 
-const patientHead = "id: X-1\ntitle: t\nproves: [L-20]\ntransports: [tcp]\nauth: [anonymous]\nauth_reason: x\nbudget_ms: 8000\ntime: virtual\n"
+const patientHead = "id: X-1\ntitle: t\nproves: [L-20]\ntransports: [tcp]\nauth: [anonymous]\nauth_reason: x\nbudget_ms: 60000\ntime: virtual\n"
 
 // What does not come is missing when everybody says that nothing is left to do, long before the budget is used up. A step that waits while
 // steps beside it do something is no such thing.
@@ -58,7 +58,7 @@ func TestMissingNeedsAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := world(t)
-			text := strings.Replace(patientHead, "8000", "4000", 1) + "subject: client\nsteps:\n  - connect: c1\n" +
+			text := hurried(patientHead, k.want) + "subject: client\nsteps:\n  - connect: c1\n" +
 				"  - {do: lease.acquire, on: c1, as: l1, args: {route: \"lease://$REALM/q/a\", ttl_ms: 30000}}\n"
 			c.Scenarios = []*scenario.Scenario{parse(t, "X-1.yaml", text)}
 			forgetful := talker{features: []string{"tcp", "lease", "stats", "virtual"}, answer: func(_ io.Writer, c driver.Command) bool {
