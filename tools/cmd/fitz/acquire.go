@@ -140,10 +140,15 @@ func defaultOwner() string {
 	if err != nil || host == "" {
 		host = "unknown"
 	}
+	return ownerOn(host, bounds.LeaseOwnerBytesMax)
+}
+
+// ownerOn makes an owner id of at most so many bytes. It is the name of the host that gives way.
+func ownerOn(host string, most int) string {
 	var unique [4]byte
 	_, _ = rand.Read(unique[:]) // never fails
-	const room = 64             // for the rest and to spare
-	return fmt.Sprintf("%s-%d-%s", strings.ToValidUTF8(host[:min(len(host), bounds.LeaseOwnerBytesMax-room)], "?"), os.Getpid(), hex.EncodeToString(unique[:]))
+	rest := fmt.Sprintf("-%d-%s", os.Getpid(), hex.EncodeToString(unique[:]))
+	return strings.ToValidUTF8(host[:min(len(host), max(most-len(rest), 0))], "?") + rest
 }
 
 // resolveCommand finds the program before a lease is taken for it.

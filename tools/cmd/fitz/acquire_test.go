@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fitzwire/fitz/generated/go/bounds"
 	"github.com/fitzwire/fitz/generated/go/fitz"
 	"github.com/fitzwire/fitz/tools/internal/job"
 )
@@ -351,6 +353,13 @@ func TestDefaultOwner(t *testing.T) {
 	a, b := defaultOwner(), defaultOwner()
 	if a == b || !strings.Contains(a, fmt.Sprint(os.Getpid())) || strings.HasPrefix(a, "session:") {
 		t.Fatalf("%q, %q", a, b)
+	}
+	for _, most := range []int{bounds.LeaseOwnerBytesMax, 60, 30} { // the specification may be changed
+		for _, host := range []string{"h", strings.Repeat("h", 600), strings.Repeat("\u00e4", 300)} {
+			if got := ownerOn(host, most); len(got) > most || !utf8.ValidString(got) {
+				t.Errorf("%d bytes: %q", most, got)
+			}
+		}
 	}
 }
 
