@@ -28,6 +28,10 @@ const hostilePeers = 10_000
 // What each of them may cost in bytes: as much as an idle session is meant to.
 var hostileBudget = map[string]int64{rawclient.TCP: 6 << 10, rawclient.WebSocket: 8 << 10}
 
+// What all of them may cost together, over either transport. Under the race detector, which makes everything larger, only the
+// budget of each counts.
+const hostileCeiling = 64 << 20
+
 // What a hostile client does on each of its connections before it falls silent.
 var attacks = map[string]func(nc net.Conn) error{
 	"announce": func(nc net.Conn) error { // the largest message, and nothing of it
@@ -165,6 +169,9 @@ func TestAnnouncedMessagesCostNothing(t *testing.T) {
 			t.Logf("%d bytes for each of %d peers", cost/hostilePeers, hostilePeers)
 			if cost > memoryFactor*hostilePeers*hostileBudget[c.transport] {
 				t.Errorf("%d peers cost %d bytes", hostilePeers, cost)
+			}
+			if memoryFactor == 1 && cost >= hostileCeiling {
+				t.Errorf("%d peers cost %d bytes, which is not below %d", hostilePeers, cost, hostileCeiling)
 			}
 			// Everybody else is still served.
 			client := rawclient.Dial(t, c.transport, address(b, c.transport))
