@@ -112,6 +112,9 @@ func (s *slot) perform(ctx context.Context, x *exec) error {
 	if closing != nil {
 		return x.explainEnd(closing)
 	}
+	if err := x.wellFormed(); err != nil {
+		return err
+	}
 	return x.clean(ending)
 }
 

@@ -23,8 +23,8 @@ func Split(codec Codec, dir oracle.Direction, message []byte) []Entry {
 		}
 		end := min(at+len(r.Bytes), len(message))
 		e := Entry{Kind: Frame, Dir: dir, Message: r.Message, Form: r.Form, Type: r.Type, Label: r.Label, Bytes: message[start:end:end], Record: message[at:end:end]}
-		if fault != nil {
-			_, e.Fault = codec.Decode(dir, e.Record)
+		if fault != nil { // in this record, in the label in front of it, or in that there is one
+			_, e.Fault = codec.SplitMessage(dir, e.Bytes)
 		}
 		entries = append(entries, e)
 		at = end

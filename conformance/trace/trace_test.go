@@ -70,7 +70,7 @@ func TestSplit(t *testing.T) {
 		{"W-03 cut off", plain[:len(plain)-1], []part{{trace.Bytes, len(plain) - 1, 0, true}}},
 		{"W-50 label at the end", append(bytes.Clone(plain), label...), []part{{trace.Frame, len(plain), 0, false}, {trace.Bytes, len(label), 0, true}}},
 		{"W-50 label alone", label, []part{{trace.Bytes, len(label), 0, true}}},
-		{"W-50 two labels", append(bytes.Clone(label), labelled...), []part{{trace.Frame, len(label) + len(labelled), 9, false}}},
+		{"W-50 two labels", append(bytes.Clone(label), labelled...), []part{{trace.Frame, len(label) + len(labelled), 9, true}}},
 		{"W-05 unknown", []byte{0xC9, 0, 1, 7}, []part{{trace.Frame, 4, 0, true}}},
 		{"W-06 malformed", append([]byte{0xFF, 0x01, 0x93, 0, 1}, 7), []part{{trace.Frame, 6, 0, true}}},
 	}
