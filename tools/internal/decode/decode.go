@@ -196,11 +196,13 @@ func (r *reader) value(record, start int, typ wire.MessageType, value []byte) {
 	for _, s := range spans {
 		r.add(start+s.Offset, s.Len, s.Name, s.Type, s.Value, s.Text)
 	}
+	structural := mistake != nil && (r.from == FromBroker || codec.Malformed(mistake))
+	if !structural && r.routes(start, info, layout.Layout, value, spans) {
+		return // the grammar decides before bounds do (D-9)
+	}
 	if mistake != nil {
 		r.mistake(start, info, mistake)
-		return
 	}
-	r.routes(start, info, layout.Layout, value, spans)
 }
 
 // part says which value of a message number a side sends.
@@ -225,11 +227,12 @@ func (r *reader) mistake(start int, info wire.MessageInfo, mistake *codec.Error)
 	r.fail(p)
 }
 
-// routes checks routes and selectors against the grammar of their domain, which decoders leave to dispatch.
-func (r *reader) routes(start int, info wire.MessageInfo, layout *codec.Layout, value []byte, spans []codec.Span) {
+// routes checks routes and selectors against the grammar of their domain, which decoders leave to dispatch. It reports whether one is
+// against it.
+func (r *reader) routes(start int, info wire.MessageInfo, layout *codec.Layout, value []byte, spans []codec.Span) (wrong bool) {
 	grammar := route.ByScheme[info.Domain]
 	if grammar == nil {
-		return
+		return false
 	}
 	for _, f := range layout.Fields {
 		i := slices.IndexFunc(spans, func(s codec.Span) bool { return s.Name == f.Name })
@@ -243,9 +246,10 @@ func (r *reader) routes(start int, info wire.MessageInfo, layout *codec.Layout, 
 				p.Code, p.Effect = 0, client.NameProtocolViolation
 			}
 			r.fail(p)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 func parse(grammar *pattern.Grammar, typ codec.Type, text string) *pattern.Error {

@@ -205,3 +205,15 @@ func FuzzHex(f *testing.F) {
 		}
 	})
 }
+
+// D-9: in a request the grammar of the route decides, whatever else is beyond its bound.
+func TestGrammarBeforeBounds(t *testing.T) {
+	data, err := Hex("ff0190 001f 0000000d 6c656173653a2f2f722f612f2a 00000002 7731 0000000000000000") // lease://r/a/*, ttl 0
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := Message(data, FromClient)
+	if p := report.Problem; p == nil || p.Offset != 0x15 || !strings.Contains(p.Text, "wildcard_not_allowed") {
+		t.Errorf("problem %+v", p)
+	}
+}
