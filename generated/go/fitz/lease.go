@@ -254,7 +254,7 @@ func (x *Lease) Deadline() time.Time {
 }
 
 // Done returns a channel that is closed when the lease is released or lost. It is closed before the broker can give the lease to somebody
-// else because the ttl is over, and never waits for the network (L-95, L-96).
+// else because the ttl is over or because it has heard nothing of the session for too long, and never waits for the network (L-95, L-96).
 func (x *Lease) Done() <-chan struct{} { return x.held.Done() }
 
 // Err returns nil while the lease is held, then ErrReleased or *LeaseLost.
@@ -400,6 +400,9 @@ type leaseSession struct {
 
 // Done implements keeper.Session.
 func (s leaseSession) Done() <-chan struct{} { return s.session.Done() }
+
+// KeptFor implements keeper.Session.
+func (s leaseSession) KeptFor() (time.Duration, bool) { return s.session.KeptFor() }
 
 // Acquire implements keeper.Session.
 func (s leaseSession) Acquire(ctx context.Context, terms keeper.Terms, wait time.Duration, late func(keeper.Grant, bool)) (keeper.Grant, bool, error) {

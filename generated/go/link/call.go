@@ -48,6 +48,7 @@ type call struct {
 	Request
 	label     uint64 // 0: not labelled
 	state     callState
+	sentAt    time.Duration
 	abandoned bool
 	arriving  bool          // Arrived is running: the call can no longer be given up
 	overdue   time.Duration // of an abandoned unlabelled call: when its slot costs the session (W-59)
@@ -204,7 +205,7 @@ func (c *Conn) send(call *call) {
 	} else {
 		t.slots[call.Type] = call
 	}
-	call.state = sent
+	call.state, call.sentAt = sent, c.clock.Now()
 	t.inFlight++
 	c.enqueue(c.protocol.AppendRecord(message, call.Type, call.Value))
 }
@@ -229,6 +230,7 @@ func (c *Conn) handleReply(label uint64, typ uint16, value []byte) error {
 		c.mu.Unlock()
 		return err
 	}
+	c.answered = max(c.answered, call.sentAt)
 	if !c.protocol.Final(typ, value) {
 		err := c.firstReply(call)
 		tell := call.Waiting

@@ -71,6 +71,7 @@ type Conn struct {
 	out        [][]byte
 	spare      [][]byte
 	lastSent   time.Duration // of the clock
+	answered   time.Duration // when the latest message was sent that the peer has surely received, because it has answered it
 	lastPing   time.Duration
 	pinged     bool          // there was one
 	writeDue   time.Duration // when what is being written must be through
@@ -132,6 +133,7 @@ func connect(ctx context.Context, target target, p *Protocol, o Options) (*Conn,
 		done:     make(chan struct{}),
 	}
 	c.lastSent = c.clock.Now()
+	c.answered = c.lastSent // the hello answers what comes first
 	c.received.Store(int64(c.lastSent))
 	c.calls.init()
 	var secure *tls.Config

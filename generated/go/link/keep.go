@@ -74,9 +74,27 @@ func (c *Conn) heartbeat() time.Duration {
 	return c.hello.Heartbeat
 }
 
-// beat sends PING when nothing was sent or nothing arrived for a heartbeat, at most one per heartbeat (W-66).
+// silence returns how long nothing may come in a session with that heartbeat.
+func (c *Conn) silence(heartbeat time.Duration) time.Duration {
+	return time.Duration(float64(heartbeat) * float64(c.limits.PeerSilence) / float64(c.limits.Heartbeat))
+}
+
+// KeptFor returns how long the peer surely keeps the session from now on, whatever becomes of the connection; 0 or less: it may have ended it.
+// A peer that announced a heartbeat ends a session in which it has heard nothing for some of them, and what it has heard is only known
+// from its answers: that it still talks says nothing. False: the peer waits without end, or the session has ended, which Done tells.
+func (c *Conn) KeptFor() (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heartbeat := c.heartbeat()
+	if heartbeat == 0 || c.ended != nil {
+		return 0, false
+	}
+	return c.answered + c.silence(heartbeat) - c.clock.Now(), true
+}
+
+// beat sends PING when nothing was sent, nothing of it was answered or nothing arrived for a heartbeat, at most one per heartbeat (W-66).
 func (c *Conn) beat(now, heard, heartbeat time.Duration) (time.Duration, error) {
-	silence := time.Duration(float64(heartbeat) * float64(c.limits.PeerSilence) / float64(c.limits.Heartbeat))
+	silence := c.silence(heartbeat)
 	if mutant.On("sdk.silent-peer-kept") {
 		silence *= 1000
 	}
@@ -98,7 +116,7 @@ func (c *Conn) beat(now, heard, heartbeat time.Duration) (time.Duration, error) 
 
 // pingDue returns when the next PING is due. c.mu is held.
 func (c *Conn) pingDue(heard, heartbeat time.Duration) time.Duration {
-	due := min(heard, c.lastSent) + heartbeat
+	due := min(heard, c.lastSent, c.answered) + heartbeat
 	if mutant.On("sdk.no-heartbeat") {
 		due *= 1000
 	}

@@ -127,9 +127,8 @@ func (c *Conn) handleControl(typ uint16, value []byte) error {
 		return c.handleHello(value)
 	case types.Ping:
 		return c.handlePing(value)
-	case types.Pong: // an unknown nonce is ignored (W-65); that bytes arrived was noted when they were read
-		_, err := c.protocol.DecodeNonce(value)
-		return controlError("pong", err)
+	case types.Pong:
+		return c.handlePong(value)
 	case types.Cancelled:
 		return c.handleCancelled(value)
 	}
@@ -180,6 +179,20 @@ func (c *Conn) handleHello(value []byte) error {
 	close(c.opened)
 	signal(c.rearm)
 	c.pump()
+	return nil
+}
+
+// handlePong notes what the peer has received. An unknown nonce is ignored (W-65); that bytes arrived was noted when they were read.
+func (c *Conn) handlePong(value []byte) error {
+	nonce, err := c.protocol.DecodeNonce(value)
+	if err != nil {
+		return violation("pong", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pinged && nonce == c.nonce {
+		c.answered = max(c.answered, c.lastPing)
+	}
 	return nil
 }
 

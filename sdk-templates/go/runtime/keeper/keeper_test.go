@@ -20,6 +20,7 @@ var key = Key{"route", "owner"}
 // script is a session whose answers a test gives.
 type script struct {
 	done    chan struct{}
+	kept    func() (time.Duration, bool)
 	acquire func(ctx context.Context, wait time.Duration, late func(Grant, bool)) (Grant, bool, error)
 	renew   func(ctx context.Context, token uint64, ttl time.Duration) (uint64, error)
 	release func(ctx context.Context, token uint64) error
@@ -27,6 +28,8 @@ type script struct {
 }
 
 func (s *script) Done() <-chan struct{} { return s.done }
+
+func (s *script) KeptFor() (time.Duration, bool) { return s.kept() }
 
 func (s *script) Acquire(ctx context.Context, _ Terms, wait time.Duration, late func(Grant, bool)) (Grant, bool, error) {
 	s.log <- "acquire"
@@ -46,6 +49,7 @@ func (s *script) Release(ctx context.Context, _ Key, token uint64) error {
 func newScript() *script {
 	return &script{
 		done: make(chan struct{}),
+		kept: func() (time.Duration, bool) { return 0, false },
 		acquire: func(context.Context, time.Duration, func(Grant, bool)) (Grant, bool, error) {
 			return Grant{Token: 1}, false, nil
 		},
@@ -605,6 +609,35 @@ func TestLostForSureSendsNothing(t *testing.T) {
 		}
 		clock.Advance(time.Minute)
 		s.want(t, "acquire", "renew")
+	})
+}
+
+// L-96, L-104: what is left of the ttl does not count when the peer may have ended the session because it has heard nothing of it. The handle is lost
+// by then, whatever comes first, a timer or a look. The peer may as well hear everything: it is told.
+func TestLostWhenThePeerMayHaveEndedTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, k *Keeper, s *script, clock *port.Manual) {
+		until := 25 * time.Second
+		s.kept = func() (time.Duration, bool) { return until - clock.Now(), true }
+		l := take(t, k, Terms{Key: key, TTL: time.Hour})
+		until = 35 * time.Second // it has heard of it meanwhile
+		clock.Advance(35*time.Second - 1)
+		if over(l) || l.Err() != nil {
+			t.Fatal("lost too early")
+		}
+		s.want(t, "acquire")
+		clock.Advance(1)
+		if !over(l) || l.Err() != (lostError{Disconnected}) {
+			t.Fatal(l.Err())
+		}
+		s.want(t, "release")
+
+		until = time.Hour
+		l = take(t, k, Terms{Key: key, TTL: 2 * time.Hour, Manual: true})
+		clock.Jump(time.Hour) // a process that was stopped
+		if over(l) || l.Err() != (lostError{Disconnected}) || !over(l) {
+			t.Error(l.Err())
+		}
+		s.want(t, "acquire", "release")
 	})
 }
 

@@ -150,7 +150,8 @@ type wire struct {
 	done  chan struct{}
 
 	mu       sync.Mutex
-	hole     bool // nothing arrives any more, in either direction
+	hole     bool      // nothing arrives any more, in either direction
+	unheard  time.Time // since when the broker has heard nothing; zero: the client sends in time whatever it needs to be heard
 	over     bool
 	up, down time.Time // when the last message arrives
 }
@@ -230,6 +231,44 @@ func (s *wire) call(ctx context.Context, request func(reply func(Grant, error)),
 }
 
 func (s *wire) Done() <-chan struct{} { return s.done }
+
+// Times of W-66: the client sends something in every heartbeat, and the broker ends a session when it has heard nothing for some of them. The
+// client counts from what was answered, and not as long.
+const (
+	heartbeat   = 10 * time.Second
+	brokerWaits = 3 * heartbeat
+	clientWaits = 5 * heartbeat / 2
+)
+
+func (s *wire) KeptFor() (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unheard.IsZero() {
+		return clientWaits - heartbeat, true
+	}
+	return time.Until(s.unheard.Add(clientWaits)), true
+}
+
+// silence says that nothing of what the client sends arrives any more, or that it sends nothing. Its last word was sent up to a heartbeat ago. ended
+// is called when the broker has waited for long enough.
+func (s *wire) silence(ended func()) {
+	s.world.mu.Lock()
+	ago := time.Duration(s.world.rng.Int64N(int64(heartbeat)))
+	s.world.mu.Unlock()
+	s.mu.Lock()
+	since := time.Now().Add(-ago)
+	s.unheard = since
+	s.mu.Unlock()
+	time.AfterFunc(brokerWaits-ago, func() {
+		s.mu.Lock()
+		still := s.unheard.Equal(since) && !s.over
+		s.mu.Unlock()
+		if still {
+			s.world.drop(s)
+			ended()
+		}
+	})
+}
 
 func (s *wire) Acquire(ctx context.Context, terms Terms, wait time.Duration, late func(Grant, bool)) (Grant, bool, error) {
 	a, given := s.call(ctx, func(reply func(Grant, error)) { s.world.acquire(s, terms.TTL, wait, reply) }, func(a answer, ok bool) {
@@ -385,7 +424,19 @@ func (w *world) session(ctx context.Context) (Session, error) {
 	}
 }
 
-// lose ends the session for the client at once, and for the broker after that (W-66: the broker waits longer than the client).
+// drop ends a session for the broker.
+func (w *world) drop(s *wire) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiter != nil && w.waiter.of == s {
+		w.waiter = nil
+	}
+	if w.holder == "client" && w.of == s {
+		w.free()
+	}
+}
+
+// lose ends the session for the client at once, and for the broker after that.
 func (w *world) lose(s *wire, broker time.Duration) {
 	s.mu.Lock()
 	over := s.over
@@ -399,16 +450,7 @@ func (w *world) lose(s *wire, broker time.Duration) {
 		w.process.await()
 		w.keeper.SessionEnded(s, Disconnected, nil)
 	}()
-	time.AfterFunc(broker, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.waiter != nil && w.waiter.of == s {
-			w.waiter = nil
-		}
-		if w.holder == "client" && w.of == s {
-			w.free()
-		}
-	})
+	time.AfterFunc(broker, func() { w.drop(s) })
 	w.mu.Lock()
 	w.current = &wire{world: w, done: make(chan struct{})}
 	w.mu.Unlock()
@@ -423,16 +465,35 @@ func (w *world) fault() {
 	switch what {
 	case 0: // cut
 		w.lose(s, time.Millisecond)
-	case 1: // black hole: the client notices after 25 s, the broker after 30 s
+	case 1: // black hole: the client has heard the broker until now
 		s.mu.Lock()
 		s.hole = true
 		s.mu.Unlock()
-		time.AfterFunc(25*time.Second, func() { w.lose(s, 5*time.Second) })
+		s.silence(func() {})
+		time.AfterFunc(clientWaits, func() { w.lose(s, brokerWaits-clientWaits) })
 	case 2: // stopped, or suspended
 		w.process.stop()
+		s.mu.Lock()
+		hole := s.hole
+		s.mu.Unlock()
+		ended := make(chan struct{})
+		if !hole {
+			s.silence(func() { close(ended) })
+		}
 		time.Sleep(long)
 		w.checkResumed()
 		w.process.resume()
+		if hole {
+			return
+		}
+		select {
+		case <-ended: // which the client finds out only now
+			time.AfterFunc(time.Millisecond, func() { w.lose(s, 0) })
+		default:
+			s.mu.Lock()
+			s.unheard = time.Time{}
+			s.mu.Unlock()
+		}
 	default:
 		time.Sleep(long / 4)
 	}
@@ -460,6 +521,9 @@ func (w *world) user(ctx context.Context) {
 		w.process.await()
 		w.mu.Lock()
 		ttl := time.Duration(1+w.rng.IntN(20)) * time.Second
+		if w.rng.IntN(3) == 0 {
+			ttl = time.Hour // the end of the session comes first
+		}
 		wait := time.Duration(w.rng.IntN(3)) * 20 * time.Second
 		patience := time.Duration(w.rng.IntN(60_000)) * time.Millisecond
 		if w.rng.IntN(3) == 0 {

@@ -39,6 +39,9 @@ type Session interface {
 	Release(ctx context.Context, key Key, token uint64) error
 	// Done returns a channel that is closed when the session has ended.
 	Done() <-chan struct{}
+	// KeptFor returns how long the peer surely keeps the session, and with it what was taken in it, although nothing should reach it any
+	// more; 0 or less: it may have ended it, without a word that arrived. False: it keeps the session without end, or Done tells.
+	KeptFor() (time.Duration, bool)
 }
 
 // Verdict is what an error of a Session means here.

@@ -222,6 +222,60 @@ func TestHeartbeatWhenOnlyThePeerTalks(t *testing.T) {
 	})
 }
 
+// KeptFor counts from when something was sent that was answered: by a reply, or by the PONG of the PING. What the peer says by itself, an unknown
+// nonce and what is only sent do not count. Nothing answered for a heartbeat is a reason for a PING, too (W-66).
+func TestKeptFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, config{caps: bitLabels | bitLifecycle, heartbeatMs: 1000})
+		left := func(want time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if got, bounded := s.KeptFor(); got != want || !bounded {
+				t.Fatalf("kept for %v, %v; want %v", got, bounded, want)
+			}
+		}
+		left(2500 * time.Millisecond)
+		s.remote.expect(rec(toyPing, u64(1))) // after 1 s
+		s.remote.send(rec(toyPong, u64(77)))
+		left(1500 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		s.remote.send(rec(toyPong, u64(1)))
+		left(2400 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		call := s.start(t.Context(), echo("a"))
+		s.remote.expect(labelled(toyLabel, 1, text(toyEcho, "a")))
+		left(2300 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		s.remote.send(labelled(toyLabelled, 1, text(toyEcho, "a")))
+		<-call
+		left(2400 * time.Millisecond)
+		began := time.Now()
+		for range 9 { // the client answers, which nobody answers
+			time.Sleep(100 * time.Millisecond)
+			s.remote.send(rec(toyPing, u64(5)))
+			s.remote.expect(rec(toyPong, u64(5)))
+		}
+		left(1500 * time.Millisecond)
+		s.remote.expect(rec(toyPing, u64(2)))
+		if took := time.Since(began); took != 900*time.Millisecond {
+			t.Fatalf("ping after %v", took)
+		}
+		s.close(t)
+		if _, bounded := s.KeptFor(); bounded {
+			t.Error("a session that has ended")
+		}
+	})
+	for _, cfg := range []config{{caps: bitLabels, heartbeatMs: 1000}, {caps: bitLabels | bitLifecycle}} {
+		bubble(t, func(t *testing.T) {
+			s := open(t, cfg)
+			if _, bounded := s.KeptFor(); bounded {
+				t.Errorf("%+v: the peer waits without end", cfg)
+			}
+			s.close(t)
+		})
+	}
+}
+
 // W-65: PINGs of the peer are answered in order with their nonce.
 func TestPingIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -141,7 +141,7 @@ func FuzzHandleMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		c := &Conn{
 			protocol: toyProtocol(), wake: make(chan struct{}, 1), rearm: make(chan struct{}, 1), opened: make(chan struct{}),
-			done: make(chan struct{}), limits: toyProtocol().Limits,
+			done: make(chan struct{}), limits: toyProtocol().Limits, clock: machine{},
 		}
 		c.calls.init()
 		call := &call{Request: echo("a"), finished: make(chan struct{})}

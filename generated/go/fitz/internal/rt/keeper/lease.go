@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fitzwire/fitz/generated/go/fitz/internal/rt/port"
+	"github.com/fitzwire/fitz/generated/go/link"
 	"github.com/fitzwire/fitz/generated/go/mutant"
 )
 
@@ -171,7 +172,22 @@ func (l *Lease) look() {
 		l.lose(Expired, nil)
 	case l.sessionOver():
 		l.lose(Disconnected, nil)
+	case l.doubtful():
+		l.mu.Lock()
+		l.unsure = true // the peer may keep it all the same
+		l.mu.Unlock()
+		l.lose(Disconnected, errUnheard)
 	}
+}
+
+// errUnheard is why something is lost in a session that has not ended here.
+var errUnheard = &link.Error{Kind: link.Lost, Sent: true, Reason: "the peer has answered nothing for so long that it may have ended the session"}
+
+// doubtful reports whether the peer may have ended the session, in which case others can have what was taken in it, however much of the ttl
+// is left.
+func (l *Lease) doubtful() bool {
+	left, bounded := l.session.KeptFor()
+	return bounded && left <= 0
 }
 
 // awaited is the fault that the end of the Lease waits for the request that is on its way.
@@ -189,7 +205,11 @@ func (l *Lease) arm() {
 	if !l.manual && !mutant.On("sdk.no-renewal") {
 		at = min(at, l.renewAt)
 	}
-	l.timer = l.keeper.options.Clock.AfterFunc(max(at-l.keeper.options.Clock.Now(), 0), l.tick)
+	wait := at - l.keeper.options.Clock.Now()
+	if left, bounded := l.session.KeptFor(); bounded {
+		wait = min(wait, left)
+	}
+	l.timer = l.keeper.options.Clock.AfterFunc(max(wait, 0), l.tick)
 }
 
 // tick does what is due. It never waits.

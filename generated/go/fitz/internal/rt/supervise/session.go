@@ -5,6 +5,7 @@ package supervise
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/fitzwire/fitz/generated/go/link"
 	"github.com/fitzwire/fitz/generated/go/mutant"
@@ -38,6 +39,9 @@ func (s *Session) Goaway() uint32 {
 	defer s.mu.Unlock()
 	return s.goaway.Code
 }
+
+// KeptFor is link.Conn.KeptFor.
+func (s *Session) KeptFor() (time.Duration, bool) { return s.conn.KeptFor() }
 
 // Hello returns the hello of the peer, if it has sent one.
 func (s *Session) Hello() (link.Hello, bool) { return s.conn.Hello() }
