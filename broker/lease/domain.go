@@ -301,6 +301,12 @@ func (d *Domain) Unsubscribe(s peer.Session, call peer.Call, sel pattern.Selecto
 	}
 }
 
+// Refused implements dispatch.LeaseHandler: such requests are in the metrics of the domain, too (lease.md section 13).
+func (d *Domain) Refused(call peer.Call, code wire.Code) {
+	d.metrics.requested(call.Type)
+	d.metrics.failed(call.Type, code)
+}
+
 // Cancel implements dispatch.LeaseHandler (W-70, W-71, W-76). It is never refused and changes nothing but the line, so it does not
 // wait for a paused family.
 func (d *Domain) Cancel(s peer.Session, call peer.Call) bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/fitzwire/fitz/broker/peer"
 	"github.com/fitzwire/fitz/broker/subscription"
 	"github.com/fitzwire/fitz/generated/go/metrics"
 	"github.com/fitzwire/fitz/generated/go/wire"
@@ -49,6 +50,36 @@ func TestFirstRefusalsAtOnce(t *testing.T) {
 		if n := testutil.ToFloat64(m.FailuresTotal.WithLabelValues("renew", code.String())); n != 64 {
 			t.Errorf("%v was counted %v times", code, n)
 		}
+	}
+}
+
+// lease.md section 13: what dispatch refuses is a request of its operation, too, and is counted once with the code of its answer.
+func TestRefusedBeforeTheDomain(t *testing.T) {
+	h := newHarness(t)
+	s := h.session("a")
+	h.table.Dispatch(s, peer.Call{Type: wire.TypeLeaseQuery}, []byte{0}) // malformed
+	value, err := (&wire.LeaseListRequest{Selector: "lease://r"}).AppendValue(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.table.Dispatch(s, peer.Call{Type: wire.TypeLeaseList}, value)
+	s.query(key)
+	for _, c := range []struct {
+		operation          string
+		code               wire.Code
+		requests, refusals float64
+	}{
+		{"query", wire.CodeLeaseBadRequest, 2, 1},
+		{"list", wire.CodeLeaseInvalidListPattern, 1, 1},
+	} {
+		requests := testutil.ToFloat64(h.metrics.RequestsTotal.WithLabelValues(c.operation))
+		refusals := testutil.ToFloat64(h.metrics.FailuresTotal.WithLabelValues(c.operation, c.code.String()))
+		if requests != c.requests || refusals != c.refusals {
+			t.Errorf("%s: %v requests, %v refusals", c.operation, requests, refusals)
+		}
+	}
+	if n := testutil.CollectAndCount(h.metrics.FailuresTotal); n != 2 {
+		t.Errorf("%d pairs of operation and code", n)
 	}
 }
 

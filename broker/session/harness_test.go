@@ -97,6 +97,8 @@ func (d *domain) List(s peer.Session, call peer.Call, _ pattern.Selector, _ wire
 	s.Reply(call, []byte{0, 0, 0, 0, 0, 0})
 }
 
+func (d *domain) Refused(peer.Call, wire.Code) {}
+
 func (d *domain) Cancel(s peer.Session, call peer.Call) bool {
 	if !d.take(s, call) {
 		return false

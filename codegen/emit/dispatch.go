@@ -112,10 +112,25 @@ func (g dispatchGen) table() {
 		b.Return(jen.False())
 	})
 	g.f.Line()
-	g.f.Add(doc("refuse answers a mistake that the codec found with the code and text that the specification gives it."))
-	g.f.Func().Id("refuse").Params(sessionParam(), callParam(), jen.Err().Error()).Block(
+	g.refusals()
+}
+
+// refusals writes the ways to answer a request that its handler never sees.
+func (g dispatchGen) refusals() {
+	g.f.Add(doc("refusalCounter is told of the requests that a handler never sees."))
+	g.f.Type().Id("refusalCounter").Interface(jen.Id("Refused").Params(callParam(), jen.Id("code").Qual(wirePath, "Code")))
+	g.f.Line()
+	g.f.Add(doc("refuse answers a request, and lets the handler that does not see it count it."))
+	handler := jen.Id("handler").Id("refusalCounter")
+	g.f.Func().Id("refuse").Params(sessionParam(), callParam(), handler, jen.Id("code").Qual(wirePath, "Code"), jen.Id("text").String()).Block(
+		jen.Id("handler").Dot("Refused").Call(jen.Id("call"), jen.Id("code")),
+		jen.Id("s").Dot("Refuse").Call(jen.Id("call"), jen.Id("code"), jen.Id("text")),
+	)
+	g.f.Line()
+	g.f.Add(doc("refuseMistake answers a mistake that the codec found with the code and text that the specification gives it."))
+	g.f.Func().Id("refuseMistake").Params(sessionParam(), callParam(), handler, jen.Err().Error()).Block(
 		jen.Id("mistake").Op(":=").Qual(codecPath, "AsError").Call(jen.Err()),
-		jen.Id("s").Dot("Refuse").Call(jen.Id("call"), jen.Qual(wirePath, "Code").Call(jen.Id("mistake").Dot("Code").Call()), jen.Id("mistake").Dot("Text").Call()),
+		jen.Id("refuse").Call(jen.Id("s"), jen.Id("call"), jen.Id("handler"), jen.Qual(wirePath, "Code").Call(jen.Id("mistake").Dot("Code").Call()), jen.Id("mistake").Dot("Text").Call()),
 	)
 	g.f.Line()
 }
@@ -134,6 +149,8 @@ func (g dispatchGen) domain(d *domain) {
 			i.Add(doc(sentence(g.names.exported(op.Name) + ": " + lower(op.Doc))))
 			i.Id(g.names.exported(op.Name)).Params(g.handlerParams(d, op)...)
 		}
+		i.Add(doc("Refused counts a request that came to none of the other methods: it was malformed, its route or selector is none, no grant contains it, or it is beyond a bound. It is answered with the code."))
+		i.Id("Refused").Params(callParam(), jen.Id("code").Qual(wirePath, "Code"))
 		if d.cancellable() {
 			i.Add(doc("Cancel detaches the waiting request call (W-70 to W-76); false when it waits no more: its last reply is enqueued then."))
 			i.Id("Cancel").Params(sessionParam(), callParam()).Bool()
@@ -195,7 +212,7 @@ func (g dispatchGen) operation(d *domain, r *record) {
 		}
 		b.Id("mistake").Op(":=").Add(decode)
 		b.If(jen.Qual(codecPath, "Malformed").Call(jen.Id("mistake"))).Block(
-			jen.Id("refuse").Call(jen.Id("s"), jen.Id("call"), jen.Id("mistake")),
+			g.refuseMistake(d),
 			jen.Return(jen.Id("Malformed")),
 		)
 		args := []jen.Code{jen.Id("s"), jen.Id("call")}
@@ -205,7 +222,7 @@ func (g dispatchGen) operation(d *domain, r *record) {
 		}
 		g.authorize(b, d, op)
 		b.If(jen.Id("mistake").Op("!=").Nil()).Block(
-			jen.Id("refuse").Call(jen.Id("s"), jen.Id("call"), jen.Id("mistake")),
+			g.refuseMistake(d),
 			jen.Return(jen.Id("Done")),
 		)
 		b.Id("t").Dot(g.names.local(d.Name)).Dot(g.names.exported(op.Name)).Call(append(args, jen.Id("req"))...)
@@ -214,10 +231,15 @@ func (g dispatchGen) operation(d *domain, r *record) {
 	g.f.Line()
 }
 
+// refuseMistake refuses for a mistake that the codec found.
+func (g dispatchGen) refuseMistake(d *domain) jen.Code {
+	return jen.Id("refuseMistake").Call(jen.Id("s"), jen.Id("call"), jen.Id("t").Dot(g.names.local(d.Name)), jen.Id("mistake"))
+}
+
 // refusal refuses with a code and ends.
-func (g dispatchGen) refusal(code string, message jen.Code) []jen.Code {
+func (g dispatchGen) refusal(d *domain, code string, message jen.Code) []jen.Code {
 	return []jen.Code{
-		jen.Id("s").Dot("Refuse").Call(jen.Id("call"), jen.Qual(wirePath, codeName(g.names, code)), message),
+		jen.Id("refuse").Call(jen.Id("s"), jen.Id("call"), jen.Id("t").Dot(g.names.local(d.Name)), jen.Qual(wirePath, codeName(g.names, code)), message),
 		jen.Return(jen.Id("Done")),
 	}
 }
@@ -227,7 +249,7 @@ func (g dispatchGen) classify(b *jen.Group, d *domain, op *model.Operation, f *m
 	parse := map[string]string{"route": "ParseRoute", "selector": "ParseSelector"}[f.Type]
 	text := jen.Qual(codecPath, "Alias").Call(jen.Id("req").Dot(g.names.exported(f.Name)))
 	b.List(jen.Id("target"), jen.Err()).Op(":=").Qual(routePath, g.names.exported(d.Scheme)).Dot(parse).Call(text)
-	b.If(jen.Err().Op("!=").Nil()).Block(g.refusal(op.Faults.Route, jen.Err().Dot("Error").Call())...)
+	b.If(jen.Err().Op("!=").Nil()).Block(g.refusal(d, op.Faults.Route, jen.Err().Dot("Error").Call())...)
 }
 
 // authorize writes step 4 of auth.md section 5: the permission.
@@ -243,7 +265,7 @@ func (g dispatchGen) authorize(b *jen.Group, d *domain, op *model.Operation) {
 		allow, on = "Authorize", jen.Id("every"+g.names.exported(d.Name))
 	}
 	b.If(jen.Op("!").Id("s").Dot(allow).Call(jen.Qual(wirePath, "Access"+upperFirst(op.Access.Level)), on)).
-		Block(g.refusal(op.Faults.Denied, jen.Qual(wirePath, "TextPermissionDenied"))...)
+		Block(g.refusal(d, op.Faults.Denied, jen.Qual(wirePath, "TextPermissionDenied"))...)
 }
 
 // everything writes the selector of all routes of a domain, when an operation needs permission on it.

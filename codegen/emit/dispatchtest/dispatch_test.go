@@ -48,7 +48,10 @@ func (s *session) Refuse(call peer.Call, code wire.Code, message string) bool {
 }
 
 // domain notes what reaches it.
-type domain struct{ waits bool }
+type domain struct {
+	waits   bool
+	refused []wire.Code // of the requests that did not reach it
+}
 
 func (d *domain) note(s peer.Session, name string, target fmt.Stringer, req any) {
 	s.(*session).note("%s %s %+v", name, target, req)
@@ -81,6 +84,8 @@ func (d *domain) Unsubscribe(s peer.Session, _ peer.Call, sel pattern.Selector, 
 func (d *domain) List(s peer.Session, _ peer.Call, sel pattern.Selector, req wire.LeaseListRequestView) {
 	d.note(s, "list", sel, req.Owned())
 }
+
+func (d *domain) Refused(_ peer.Call, code wire.Code) { d.refused = append(d.refused, code) }
 
 func (d *domain) Cancel(peer.Session, peer.Call) bool { return d.waits }
 
@@ -151,14 +156,20 @@ func TestDispatchOrder(t *testing.T) {
 		{"W-05 a number of no request", wire.TypePing, encoded(t, &wire.Ping{}), false, dispatch.Unknown, ""},
 		{"W-05 an unassigned number", 404, nil, false, dispatch.Unknown, ""},
 	}
-	table := dispatch.New(bounds.Default(), &domain{})
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := &session{deny: c.deny}
-			outcome := table.Dispatch(s, peer.Call{Type: c.typ, Label: 9}, c.value)
+			s, d := &session{deny: c.deny}, &domain{}
+			outcome := dispatch.New(bounds.Default(), d).Dispatch(s, peer.Call{Type: c.typ, Label: 9}, c.value)
 			got := strings.Join(s.log, "; ")
 			if outcome != c.outcome || got != c.log && (!strings.HasSuffix(c.log, ": ") || !strings.HasPrefix(got, c.log)) {
 				t.Errorf("outcome %d\n%s\nnot\n%s", outcome, got, c.log)
+			}
+			var counted string
+			for _, code := range d.refused {
+				counted += fmt.Sprintf("refuse 9 %d ", code)
+			}
+			if _, refusal, found := strings.Cut(got, "refuse "); !strings.HasPrefix("refuse "+refusal, counted) || found != (len(d.refused) == 1) {
+				t.Errorf("%s: the domain counted %v", got, d.refused)
 			}
 		})
 	}

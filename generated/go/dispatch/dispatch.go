@@ -67,8 +67,19 @@ func (t *Table) Cancel(s peer.Session, call peer.Call) bool {
 	return false
 }
 
-// refuse answers a mistake that the codec found with the code and text that the specification gives it.
-func refuse(s peer.Session, call peer.Call, err error) {
+// refusalCounter is told of the requests that a handler never sees.
+type refusalCounter interface {
+	Refused(call peer.Call, code wire.Code)
+}
+
+// refuse answers a request, and lets the handler that does not see it count it.
+func refuse(s peer.Session, call peer.Call, handler refusalCounter, code wire.Code, text string) {
+	handler.Refused(call, code)
+	s.Refuse(call, code, text)
+}
+
+// refuseMistake answers a mistake that the codec found with the code and text that the specification gives it.
+func refuseMistake(s peer.Session, call peer.Call, handler refusalCounter, err error) {
 	mistake := codec.AsError(err)
-	s.Refuse(call, wire.Code(mistake.Code()), mistake.Text())
+	refuse(s, call, handler, wire.Code(mistake.Code()), mistake.Text())
 }

@@ -28,6 +28,9 @@ type LeaseHandler interface {
 	Unsubscribe(s peer.Session, call peer.Call, selector pattern.Selector, req wire.LeaseUnsubscribeRequestView)
 	// List: one page of the leases that match a selector, out of one snapshot.
 	List(s peer.Session, call peer.Call, selector pattern.Selector, req wire.LeaseListRequestView)
+	// Refused counts a request that came to none of the other methods: it was malformed, its route or selector is none, no
+	// grant contains it, or it is beyond a bound. It is answered with the code.
+	Refused(call peer.Call, code wire.Code)
 	// Cancel detaches the waiting request call (W-70 to W-76); false when it waits no more: its last reply is enqueued
 	// then.
 	Cancel(s peer.Session, call peer.Call) bool
@@ -38,20 +41,20 @@ func (t *Table) leaseAcquire(s peer.Session, call peer.Call, value []byte) Outco
 	var req wire.LeaseAcquireRequestView
 	mistake := req.DecodeValueWithin(value, &t.limits)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseRoute(codec.Alias(req.Route))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseBadRequest, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseBadRequest, err.Error())
 		return Done
 	}
 	if !s.AuthorizeRoute(wire.AccessWrite, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Acquire(s, call, target, req)
@@ -63,20 +66,20 @@ func (t *Table) leaseRenew(s peer.Session, call peer.Call, value []byte) Outcome
 	var req wire.LeaseRenewRequestView
 	mistake := req.DecodeValueWithin(value, &t.limits)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseRoute(codec.Alias(req.Route))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseBadRequest, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseBadRequest, err.Error())
 		return Done
 	}
 	if !s.AuthorizeRoute(wire.AccessWrite, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Renew(s, call, target, req)
@@ -88,20 +91,20 @@ func (t *Table) leaseRelease(s peer.Session, call peer.Call, value []byte) Outco
 	var req wire.LeaseReleaseRequestView
 	mistake := req.DecodeValue(value)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseRoute(codec.Alias(req.Route))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseBadRequest, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseBadRequest, err.Error())
 		return Done
 	}
 	if !s.AuthorizeRoute(wire.AccessWrite, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Release(s, call, target, req)
@@ -113,20 +116,20 @@ func (t *Table) leaseQuery(s peer.Session, call peer.Call, value []byte) Outcome
 	var req wire.LeaseQueryRequestView
 	mistake := req.DecodeValue(value)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseRoute(codec.Alias(req.Route))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseBadRequest, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseBadRequest, err.Error())
 		return Done
 	}
 	if !s.AuthorizeRoute(wire.AccessRead, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Query(s, call, target, req)
@@ -138,20 +141,20 @@ func (t *Table) leaseSubscribe(s peer.Session, call peer.Call, value []byte) Out
 	var req wire.LeaseSubscribeRequestView
 	mistake := req.DecodeValue(value)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseSelector(codec.Alias(req.Selector))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseInvalidSubscriptionRoute, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseInvalidSubscriptionRoute, err.Error())
 		return Done
 	}
 	if !s.Authorize(wire.AccessRead, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Subscribe(s, call, target, req)
@@ -163,20 +166,20 @@ func (t *Table) leaseUnsubscribe(s peer.Session, call peer.Call, value []byte) O
 	var req wire.LeaseUnsubscribeRequestView
 	mistake := req.DecodeValue(value)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseSelector(codec.Alias(req.Selector))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseInvalidSubscriptionRoute, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseInvalidSubscriptionRoute, err.Error())
 		return Done
 	}
 	if !s.Authorize(wire.AccessRead, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.Unsubscribe(s, call, target, req)
@@ -188,20 +191,20 @@ func (t *Table) leaseList(s peer.Session, call peer.Call, value []byte) Outcome 
 	var req wire.LeaseListRequestView
 	mistake := req.DecodeValue(value)
 	if codec.Malformed(mistake) {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Malformed
 	}
 	target, err := route.Lease.ParseSelector(codec.Alias(req.Selector))
 	if err != nil {
-		s.Refuse(call, wire.CodeLeaseInvalidListPattern, err.Error())
+		refuse(s, call, t.lease, wire.CodeLeaseInvalidListPattern, err.Error())
 		return Done
 	}
 	if !s.Authorize(wire.AccessRead, target) {
-		s.Refuse(call, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
+		refuse(s, call, t.lease, wire.CodeLeaseUnauthorized, wire.TextPermissionDenied)
 		return Done
 	}
 	if mistake != nil {
-		refuse(s, call, mistake)
+		refuseMistake(s, call, t.lease, mistake)
 		return Done
 	}
 	t.lease.List(s, call, target, req)

@@ -59,9 +59,11 @@ func NewBroker(reg prometheus.Registerer) *Broker {
 
 // Lease are the collectors of the group lease.
 type Lease struct {
-	// RequestsTotal is fitz_lease_requests_total: requests that reached the lease domain; labels: operation.
+	// RequestsTotal is fitz_lease_requests_total: requests of the lease domain, also those that are refused as malformed,
+	// for their route or selector, for want of a permission or by a bound; labels: operation.
 	RequestsTotal *prometheus.CounterVec
-	// FailuresTotal is fitz_lease_failures_total: requests that were refused; labels: operation, code.
+	// FailuresTotal is fitz_lease_failures_total: requests that were refused, by the code of the answer; labels: operation,
+	// code.
 	FailuresTotal *prometheus.CounterVec
 	// LatencySeconds is fitz_lease_latency_seconds: time from the start of a request in the domain to its enqueued reply;
 	// labels: operation.
@@ -123,8 +125,8 @@ type Lease struct {
 func NewLease(reg prometheus.Registerer) *Lease {
 	factory := promauto.With(reg)
 	return &Lease{
-		RequestsTotal:               factory.NewCounterVec(prometheus.CounterOpts{Name: "fitz_lease_requests_total", Help: "Requests that reached the lease domain."}, []string{"operation"}),
-		FailuresTotal:               factory.NewCounterVec(prometheus.CounterOpts{Name: "fitz_lease_failures_total", Help: "Requests that were refused."}, []string{"operation", "code"}),
+		RequestsTotal:               factory.NewCounterVec(prometheus.CounterOpts{Name: "fitz_lease_requests_total", Help: "Requests of the lease domain, also those that are refused as malformed, for their route or selector, for want of a permission or by a bound."}, []string{"operation"}),
+		FailuresTotal:               factory.NewCounterVec(prometheus.CounterOpts{Name: "fitz_lease_failures_total", Help: "Requests that were refused, by the code of the answer."}, []string{"operation", "code"}),
 		LatencySeconds:              factory.NewHistogramVec(prometheus.HistogramOpts{Name: "fitz_lease_latency_seconds", Help: "Time from the start of a request in the domain to its enqueued reply.", Buckets: []float64{2e-06, 5e-06, 1e-05, 2e-05, 5e-05, 0.0001, 0.0002, 0.0005, 0.001, 0.005, 0.02, 0.1}}, []string{"operation"}),
 		Held:                        factory.NewGauge(prometheus.GaugeOpts{Name: "fitz_lease_held", Help: "Leases held."}),
 		Waiters:                     factory.NewGauge(prometheus.GaugeOpts{Name: "fitz_lease_waiters", Help: "Requests waiting in line."}),
