@@ -192,13 +192,15 @@ func TestConnectFails(t *testing.T) {
 			t.Error(err)
 		}
 		errSource := errors.New("source")
-		_, err = fitz.Connect(t.Context(), "fitz://peer", fitz.WithTokenSource(func(context.Context) (string, error) { return "", errSource }))
+		// Never by a name that is looked up: the resolver is one for all bubbles.
+		failing := fitz.WithTokenSource(func(context.Context) (string, error) { return "", errSource })
+		_, err = fitz.Connect(t.Context(), s.URL(), append(s.Options(), failing)...)
 		if !errors.Is(err, errSource) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err = fitz.Connect(ctx, "fitz://peer"); err != context.Canceled {
+		if _, err = fitz.Connect(ctx, s.URL(), s.Options()...); err != context.Canceled {
 			t.Error(err)
 		}
 	})
