@@ -107,9 +107,14 @@ func newScratch(t testing.TB) scratch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := regexp.MustCompile(`(?m)^go .*$`).FindString(read(t, "go.mod"))
+	module := read(t, "go.mod")
+	version := regexp.MustCompile(`(?m)^go .*$`).FindString(module)
+	// With all that the checkout requires the Go tool needs no more of the modules than the checkout does; otherwise it would look for
+	// descriptions of modules that a machine may have never needed.
+	required := strings.Join(regexp.MustCompile(`(?ms)^require \(.*?^\)$`).FindAllString(module, -1), "\n\n")
 	s := scratch{t, t.TempDir()}
-	s.add("go.mod", fmt.Sprintf("module scratch\n\n%s\n\nrequire github.com/fitzwire/fitz v0.0.0\n\nreplace github.com/fitzwire/fitz => %q\n", version, checkout))
+	s.add("go.mod", fmt.Sprintf("module scratch\n\n%s\n\nrequire github.com/fitzwire/fitz v0.0.0\n\n%s\n\nreplace github.com/fitzwire/fitz => %q\n",
+		version, required, checkout))
 	s.add("go.sum", read(t, "go.sum"))
 	return s
 }
