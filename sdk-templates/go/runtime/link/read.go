@@ -133,13 +133,6 @@ func (c *Conn) handleControl(typ uint16, value []byte) error {
 	return violation("a control record that only the other side may send", nil)
 }
 
-func controlError(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return violation(name, err)
-}
-
 // handleHello opens the session. A hello after the settle time counts for few capabilities and is not answered (C-60).
 func (c *Conn) handleHello(value []byte) error {
 	hello, err := c.protocol.DecodeHello(value)

@@ -74,6 +74,7 @@ var names = []string{
 	"sdk.token-asked-once",
 	"sdk.two-handles-of-a-key",
 	"sdk.undecodable-notify-ignored",
+	"sdk.unheard-kept",
 	"sdk.unknown-notify-accepted",
 	"sdk.unknown-outcome-loses",
 	"sdk.unknown-outcome-sent-again",
