@@ -250,12 +250,12 @@ func TestKeptFor(t *testing.T) {
 		<-call
 		left(2400 * time.Millisecond)
 		began := time.Now()
-		for range 9 { // the client answers, which nobody answers
+		for range 8 { // the client answers, which nobody answers
 			time.Sleep(100 * time.Millisecond)
 			s.remote.send(rec(toyPing, u64(5)))
 			s.remote.expect(rec(toyPong, u64(5)))
 		}
-		left(1500 * time.Millisecond)
+		left(1600 * time.Millisecond)
 		s.remote.expect(rec(toyPing, u64(2)))
 		if took := time.Since(began); took != 900*time.Millisecond {
 			t.Fatalf("ping after %v", took)
