@@ -224,8 +224,15 @@ func (v *watched) ready() *watched {
 	return v
 }
 
-// names are the last segments of an inventory.
+// Status is what the observer says when everything has come to rest: what a test does is seen by others before it is done with there.
+func (v *watched) Status() fitz.ObserverStatus {
+	synctest.Wait()
+	return v.InventoryObserver.Status()
+}
+
+// names are the last segments of an inventory, when everything has come to rest.
 func (v *watched) names() string {
+	synctest.Wait()
 	s, ok := v.Snapshot()
 	if !ok {
 		return "absent"
@@ -238,7 +245,9 @@ func (v *watched) names() string {
 }
 
 // story is what the loop was told, as words: reset(a b) added(c) stale(disconnected).
+// It waits until everything has come to rest.
 func (v *watched) story() string {
+	synctest.Wait()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var words []string
@@ -261,8 +270,9 @@ func (v *watched) story() string {
 	return strings.Join(words, " ")
 }
 
-// forget drops what the loop was told so far.
+// forget drops what the loop was told so far, and what it has still to be told of what has happened.
 func (v *watched) forget() *watched {
+	synctest.Wait()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.changes, v.times = nil, nil
