@@ -112,7 +112,7 @@ func (s *session) signal(pid string, signal syscall.Signal) {
 }
 
 // settled is the line of a fleet that is balanced; how many workers there are changes all the time.
-const settled = `^spread \d workers, 20 of 20 held.* settled$`
+const settled = `^spread \d workers, 60 of 60 held.* settled$`
 
 // end interrupts fitz-up and expects that it ends everything.
 func (s *session) end() {

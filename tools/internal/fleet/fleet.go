@@ -23,10 +23,11 @@ const (
 	presencePrefix = "lease://demo/workers/"
 )
 
-// Defaults of a fleet. A round is a third of the ttl: what takes shorter than a renewal is too quick to balance.
+// Defaults of a fleet. A round is a third of the ttl: what takes shorter than a renewal is too quick to balance. So many resources can be shared
+// among any number of workers up to thirteen so that nobody holds more than 1.1 times the mean.
 const (
 	DefaultWorkers     = 5
-	DefaultResources   = 20
+	DefaultResources   = 60
 	DefaultRound       = 2 * time.Second
 	DefaultTTL         = 6 * time.Second
 	DefaultBandPercent = 10

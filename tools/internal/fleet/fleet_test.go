@@ -44,6 +44,9 @@ type town struct {
 	moves int                    // since then, from one worker to another
 }
 
+// townResources is how many resources most towns share: few enough to count their moves by hand.
+const townResources = 20
+
 // inTown runs a test in virtual time and ends everything that it started.
 func inTown(t *testing.T, seed uint64, resources int, test func(*town)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +171,7 @@ func (w *town) settles() fleet.Spread {
 
 // A fleet that starts together takes everything without a single hand-over, and then nothing moves.
 func TestStartsTogether(t *testing.T) {
-	inTown(t, 1, fleet.DefaultResources, func(w *town) {
+	inTown(t, 1, townResources, func(w *town) {
 		w.join(fleet.DefaultWorkers)
 		if spread := w.settles(); spread.Moves != 0 || spread.Least != 4 || spread.Most != 4 {
 			t.Errorf("%v", spread)
@@ -185,7 +188,7 @@ func TestStartsTogether(t *testing.T) {
 
 // One worker that comes later gets what it lacks, by as few moves as that takes; one that leaves in order or dies leaves only its own.
 func TestJoinLeaveKill(t *testing.T) {
-	inTown(t, 2, fleet.DefaultResources, func(w *town) {
+	inTown(t, 2, townResources, func(w *town) {
 		w.join(1)
 		w.settles()
 		for _, step := range []struct {
@@ -207,15 +210,38 @@ func TestJoinLeaveKill(t *testing.T) {
 	})
 }
 
+// The fleet of the demo is as even as a fleet has to be after every change, whatever the number of its workers.
+func TestDefaultFleetIsEven(t *testing.T) {
+	const evenAt = 1 + fleet.DefaultBandPercent/100.0
+	inTown(t, 6, fleet.DefaultResources, func(w *town) {
+		for range 9 {
+			w.join(1)
+			if spread := w.settles(); spread.MaxToMean > evenAt {
+				t.Errorf("%v", spread)
+			}
+		}
+		for id := 1; id < 9; id++ {
+			end := (*fleet.Worker).Kill
+			if id%2 == 0 {
+				end = (*fleet.Worker).Leave
+			}
+			w.remove(fmt.Sprintf("worker-%02d", id), end)
+			if spread := w.settles(); spread.MaxToMean > evenAt {
+				t.Errorf("%v", spread)
+			}
+		}
+	})
+}
+
 // What a dead worker held is taken within the coalescing of the observers, not at the next round.
 func TestTakesOverAtOnce(t *testing.T) {
-	inTown(t, 3, fleet.DefaultResources, func(w *town) {
+	inTown(t, 3, townResources, func(w *town) {
 		w.join(2)
 		w.settles()
 		w.remove("worker-01", (*fleet.Worker).Kill)
 		time.Sleep(w.settings.Round / 4)
 		synctest.Wait()
-		if spread := w.spread(); !spread.Settled || w.moves != fleet.DefaultResources/2 {
+		if spread := w.spread(); !spread.Settled || w.moves != townResources/2 {
 			t.Errorf("%v", spread)
 		}
 	})
@@ -234,7 +260,7 @@ func TestMoreWorkersThanResources(t *testing.T) {
 // The whole fleet survives a restart of the broker and the loss of all connections: it comes back and shares again, and the first to be
 // back does not take everything.
 func TestRestartAndCut(t *testing.T) {
-	inTown(t, 5, fleet.DefaultResources, func(w *town) {
+	inTown(t, 5, townResources, func(w *town) {
 		w.join(fleet.DefaultWorkers)
 		w.settles()
 		for name, fault := range map[string]func(){"restart": w.broker.Restart, "cut": w.broker.Network().Cut} {
