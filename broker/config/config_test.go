@@ -282,7 +282,7 @@ func TestMistakes(t *testing.T) {
 		{"endless limit", []string{"--limit", "drain_grace_ms=9223372036854775807"}, nil, "drain_grace_ms"},
 		{"limit of the environment", nil, map[string]string{"FITZ_LIMITS": "nothing=1"}, "FITZ_LIMITS"},
 		{"pause above the budget", []string{"--limit", "session_read_pause_frames=512"}, nil, "session_read_pause_frames 512 must be below session_answer_frames_max 512"},
-		{"heartbeat above the idle time", []string{"--limit", "heartbeat_ms=30000", "--limit", "session_idle_ms=30000"}, nil, "heartbeat_ms 30000 must be below"},
+		{"idle time as long as clients bear silence", []string{"--limit", "heartbeat_ms=12000", "--limit", "session_idle_ms=30000"}, nil, "session_idle_ms 30000 must be above 30000"},
 		{"bool of the environment", nil, map[string]string{"FITZ_INSECURE_ANONYMOUS": "maybe"}, `FITZ_INSECURE_ANONYMOUS: insecure_anonymous "maybe" is not true or false`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -293,6 +293,7 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 	load(t, []string{"--config", empty}, nil)
+	load(t, []string{"--limit", "heartbeat_ms=12000", "--limit", "session_idle_ms=30001"}, nil)
 	load(t, []string{"--insecure-anonymous=false"}, map[string]string{"FITZ_INSECURE_ANONYMOUS": "true"})
 }
 

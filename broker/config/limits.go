@@ -112,7 +112,12 @@ func (b *builder) checkLimits(set map[string]string) {
 	}
 	below("session_read_pause_frames", "session_answer_frames_max") // W-81: a client that reads never meets the answers limit
 	below("session_read_pause_bytes", "session_answer_bytes_max")
-	below("heartbeat_ms", "session_idle_ms")
+	// A client gives up a peer that is silent, and what it holds there, after a peer timeout, which follows the heartbeat. Were the broker the
+	// first to do so, others could be granted what the client still believes to hold (W-66, L-96).
+	if silence := l.HeartbeatMs * bounds.SDKPeerTimeoutMs / bounds.HeartbeatMs; l.SessionIdleMs <= silence {
+		b.problem(orPlace(orPlace(set["session_idle_ms"], set["heartbeat_ms"]), "limits"),
+			"limit session_idle_ms %d must be above %d, which is how long clients bear silence with heartbeat_ms %d", l.SessionIdleMs, silence, l.HeartbeatMs)
+	}
 	below("frame_recv_max", "inbound_total_bytes_max")
 	if l.FrameRecvMax > math.MaxInt32 || l.HeartbeatMs > math.MaxUint32 || l.DrainGraceMs > math.MaxUint32 {
 		b.problem("limits", "frame_recv_max, heartbeat_ms and drain_grace_ms must fit the 32 bits that they have on the wire")
