@@ -377,7 +377,7 @@ func (s *Session) logEnd(why ending) {
 		slog.String("transport", s.conn.Transport()),
 		slog.String("remote", s.conn.RemoteAddr().String()),
 		slog.Uint64("family", uint64(s.Family())),
-		slog.Float64("seconds", s.hub.clock.Now().Sub(s.accepted).Round(time.Millisecond).Seconds()),
+		slog.Float64("seconds", float64(s.hub.clock.Now().Sub(s.accepted).Round(time.Millisecond).Milliseconds())/1000), // 1.477, not 1.4769999999999999
 		slog.Uint64("records", s.records),
 		slog.Int64("bytes_in", s.bytesIn),
 		slog.Int64("bytes_out", bytesOut))
