@@ -202,21 +202,19 @@ func TestTCPLengths(t *testing.T) {
 		client := dial()
 		client.Hex(c.prefix)
 		client.ExpectClose(c.want)
-		if n := closes(t, b, c.want); n == 0 {
-			t.Errorf("prefix %s: no close with %s was counted", c.prefix, c.want.Name)
-		}
+		awaitCloses(t, b, c.want, 1)
 	}
 }
 
-// closes waits until a session was closed for a reason, which is counted after its connection has ended, and reads how many were.
-func closes(tb testing.TB, b *broker.Broker, reason wire.CloseReason) int {
+// awaitCloses waits until at least so many sessions were closed for a reason, which is counted after their connections have ended, and returns
+// how many were.
+func awaitCloses(tb testing.TB, b *broker.Broker, reason wire.CloseReason, n int) (counted int) {
 	tb.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if n := int(metric(tb, b, "fitz_session_closes_total", reason.Name)); n > 0 {
-			return n
-		}
-	}
-	return 0
+	eventually(tb, fmt.Sprintf("not %d closes with %s were counted", n, reason.Name), func() bool {
+		counted = int(metric(tb, b, "fitz_session_closes_total", reason.Name))
+		return counted >= n
+	})
+	return counted
 }
 
 // A message of exactly frame_recv_max bytes with as many records as fit is executed, over both transports.
@@ -255,9 +253,7 @@ func TestFloods(t *testing.T) {
 			half.Raw(half.Framed(rawclient.Record(wire.TypeConnect, make([]byte, 3000)))[:2000])
 			_ = half.Conn.Close()
 		}
-		for sessions(t, b) > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "sessions are left", func() bool { return sessions(t, b) == 0 })
 		if cost := used() - before; cost > memoryFactor*8<<20 {
 			t.Errorf("%d bytes are left", cost)
 		}

@@ -333,7 +333,7 @@ func (a *assault) endure(s *siege) {
 			}
 			return g.alone()
 		})
-		if n := closes(s, s.Broker, a.ends); n != a.number() {
+		if n := awaitCloses(s, s.Broker, a.ends, a.number()); n != a.number() {
 			s.Errorf("%d sessions were closed with %s, want %d", n, a.ends.Name, a.number())
 		}
 	}

@@ -234,9 +234,7 @@ func TestRefusalIsAnOrderlyClose(t *testing.T) {
 		}
 		_ = c.Conn.Close()
 	}
-	for closes(t, b, wire.CloseConnectFailed) < refusals { // counted when the session has lingered
-		time.Sleep(time.Millisecond)
-	}
+	awaitCloses(t, b, wire.CloseConnectFailed, refusals) // counted when the session has lingered
 }
 
 // listeners with and without tokens stand side by side; the anonymous ones live in family 1.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // SIGHUP asks for what happens anyway, and does not end the broker.
@@ -23,14 +22,7 @@ func TestHangup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = fitzd.Process.Kill() }() // fails when it has ended
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(addresses); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no addresses: %s", stderr.String())
-		}
-	}
+	published(t, addresses, &stderr)
 	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		if err := fitzd.Process.Signal(signal); err != nil {
 			t.Fatal(err)

@@ -116,6 +116,12 @@ func serving(t *testing.T, stderr *output, signals chan os.Signal, args ...strin
 		done <- run(append([]string{"--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--addresses-file", path}, args...),
 			noEnvironment, &stdout, stderr, signals)
 	}()
+	return published(t, path, stderr), done
+}
+
+// published waits until fitzd has written its addresses and returns them.
+func published(t *testing.T, path string, stderr *output) (addresses map[string]string) {
+	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -124,10 +130,10 @@ func serving(t *testing.T, stderr *output, signals chan os.Signal, args ...strin
 		if err := json.Unmarshal(text, &addresses); err != nil {
 			t.Fatalf("the addresses file was seen incomplete: %q", text)
 		}
-		return addresses, done
+		return addresses
 	}
 	t.Fatalf("no addresses: %s", stderr.String())
-	return nil, nil
+	return nil
 }
 
 // W-37: the first signal drains, the second one ends the grace at once; the log has one line for each session and names no owner
