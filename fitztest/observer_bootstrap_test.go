@@ -105,7 +105,6 @@ func TestObserverBootstrap(t *testing.T) {
 			w.Errorf("%+v", s)
 		}
 		rule.Remove()
-		synctest.Wait()
 		o.told("added(z)")
 		if s := o.is(fitz.ObserverReady, ""); s.Refreshing || s.Repairs != 1 {
 			w.Errorf("%+v", s)

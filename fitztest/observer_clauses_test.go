@@ -385,7 +385,6 @@ func TestObserverRules(t *testing.T) {
 		o := w.observe(nil)
 		result := make(chan error)
 		go func() { result <- o.Ready(context.Background()) }()
-		synctest.Wait()
 		o.is(fitz.ObserverStarting, "")
 		go func() { _ = o.Close() }()
 		if err := <-result; !isCode(err, fitz.CodeConnClosed) {

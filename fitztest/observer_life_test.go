@@ -331,7 +331,6 @@ func TestObserverLife(t *testing.T) {
 		if d := time.Since(begin); d != 0 {
 			w.Errorf("OB-62: the pass that follows came after %v", d)
 		}
-		synctest.Wait()
 		if s := o.Status(); s.Passes != 3 || w.lists() != lists+1 {
 			w.Errorf("OB-62: %+v", s)
 		}
@@ -372,7 +371,6 @@ func TestObserverLife(t *testing.T) {
 		if err := w.client.Close(); err != nil {
 			w.Error(err)
 		}
-		synctest.Wait()
 		o.is(fitz.ObserverClosed, fitz.StaleClosed)
 		<-o.ended
 		if !isCode(o.err, fitz.CodeConnClosed) {

@@ -37,7 +37,6 @@ func TestObserverRecovery(t *testing.T) {
 		o := w.observe(nil).ready().forget()
 		w.net.Refuse(true)
 		w.net.Cut()
-		synctest.Wait()
 		o.is(fitz.ObserverStale, fitz.StaleDisconnected)
 		o.shows("a b c")
 		if s, _ := o.Snapshot(); !s.Stale {
@@ -84,7 +83,6 @@ func TestObserverRecovery(t *testing.T) {
 		if err := rule.Await(w.Context(), 1); err != nil {
 			w.Fatal(err)
 		}
-		synctest.Wait()
 		if s := o.is(fitz.ObserverStale, fitz.StaleBrokerRestarted); s.Generation != 2 {
 			w.Errorf("%+v", s)
 		}
@@ -146,7 +144,6 @@ func TestObserverRecovery(t *testing.T) {
 		rule := w.net.Hold(once(toClient(wire.TypeLeaseList)))
 		w.net.Cut()
 		_ = rule.Await(w.Context(), 1)
-		synctest.Wait()
 		o.is(fitz.ObserverSyncing, fitz.StaleDisconnected)
 		w.take("b")
 		w.net.Cut()

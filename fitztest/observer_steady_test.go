@@ -239,7 +239,6 @@ func TestObserverSteadyState(t *testing.T) {
 		}
 		o.told("")
 		repair.Remove()
-		synctest.Wait()
 		o.told("added(x)")
 		w.rest(coalesce)
 		o.told("added(x) added(y)")
@@ -259,7 +258,6 @@ func TestObserverSteadyState(t *testing.T) {
 		if err := o.Refresh(w.Context()); err != nil || !time.Now().Equal(begin) {
 			w.Errorf("refresh: %v after %v", err, time.Since(begin))
 		}
-		synctest.Wait()
 		o.told("added(x)")
 		repair.Remove()
 		w.rest(time.Second)
